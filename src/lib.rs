@@ -6,14 +6,14 @@
 //! # The promise
 //!
 //! > A lock is held by at most one holder inside the holder's *validity window*, on one Redis that
-//! > has lost no writes in a fail-over, a restart or a restored backup. The window is measured on the
-//! > holder's own monotonic clock, from before the request was sent. An outcome that is not known is
-//! > reported as not known. Across fail-over, FLUSHALL, a forced release, a clock jump on the server,
-//! > or a pause longer than the lease, only a fencing token checked at the resource protects you, and
-//! > every hold carries one.
+//! > has lost no writes in a fail-over, a restart or a restored backup. The window is measured on
+//! the > holder's own monotonic clock, from before the request was sent. An outcome that is not
+//! known is > reported as not known. Across fail-over, FLUSHALL, a forced release, a clock jump on
+//! the server, > or a pause longer than the lease, only a fencing token checked at the resource
+//! protects you, and > every hold carries one.
 //!
-//! [Concepts](guide::concepts) explains the words, [Limits](guide::limits) has the whole list of what
-//! breaks it, and [How it is proven](guide::proof) says what stands behind it.
+//! [Concepts](guide::concepts) explains the terms, [Limits](guide::limits) lists all cases that break the
+//! promise, and [How it is proven](guide::proof) describes the evidence.
 //!
 //! # Quick start
 //!
@@ -40,24 +40,25 @@
 //! }
 //! ```
 //!
-//! The server is Redis 7.0 or later, or Valkey. A hold belongs to its thread, and that thread can take the lock
-//! again. In async code [lock on a blocking thread](guide::recipes#lock-in-async-code).
+//! The server is Redis 7.0 or later, or Valkey. A hold belongs to its thread, and that thread can
+//! take the lock again. In async code [lock on a blocking
+//! thread](guide::recipes#lock-in-async-code).
 //!
 //! # What is where
 //!
-//! | item | what it is for |
+//! | item | purpose |
 //! | --- | --- |
 //! | [`LockClient`] | locks on one server, behind [Sentinel](LockClientBuilder::sentinels), or in a [cluster](LockClientBuilder::cluster) |
 //! | [`QuorumClient`] | locks that a majority of several independent servers grants (Redlock) |
 //! | [`Mutex`] | the lock to use |
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
-//! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a look at a hold from any thread |
+//! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
-//! | [`Loss`], [`LossCause`] | which lock was lost, and why |
+//! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
-//! | [`LocalLocks`] | the same inside one process, without Redis |
+//! | [`LocalLocks`] | that trait inside one process, without Redis |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
 //!
 //! # The guide

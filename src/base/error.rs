@@ -1,4 +1,4 @@
-//! What can go wrong, told so that a program can decide and a person can act.
+//! Errors: a kind for programs, and a text for people.
 
 mod kind;
 mod predicate;
@@ -24,12 +24,12 @@ pub use kind::ErrorKind;
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call did not do what was asked.
+/// The error of a call.
 ///
-/// One predicate is true for each error, with two exceptions: a lost lock is also not held, and an outage
-/// that ended a wait may leave the outcome of a request unknown. A lock that somebody else holds is not an
-/// error: `try_lock` and its kin return `Ok(None)`. [Errors by symptom](crate::guide::errors) says what to
-/// do about each.
+/// One predicate is true for each error, with two exceptions: a lost lock is also not held, and an
+/// outage that ended a wait may leave the outcome of a request unknown. A lock that somebody else
+/// holds is not an error: `try_lock` and its kin return `Ok(None)`. [Errors by
+/// symptom](crate::guide::errors) says what to do about each.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -47,14 +47,14 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
-    /// Of an unknown outcome: it came of an outage.
+    /// For an unknown outcome: an outage caused it.
     in_outage: bool,
     lock: Option<Name>,
     text: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// A constructor for each of these kinds, which takes the text.
+/// A constructor for each of these kinds, with the text as its argument.
 macro_rules! constructors {
     ($($constructor:ident: $kind:ident),+ $(,)?) => {
         impl Error {
@@ -80,11 +80,12 @@ constructors! {
 }
 
 impl Error {
-    /// An error for an implementation of [`DistributedLock`](crate::DistributedLock) outside of this crate.
+    /// An error for an implementation of [`DistributedLock`](crate::DistributedLock) outside of
+    /// this crate.
     ///
-    /// The message says what happened and what to do about it, in one line: control characters are escaped.
-    /// Errors are logged, so it must not have secrets in it. For [`ErrorKind::Config`] it names the setting, the
-    /// value, and what is allowed.
+    /// The message says what happened and what to do about it, in one line: control characters are
+    /// escaped. Errors are logged, so it must not have secrets in it. For [`ErrorKind::Config`] it
+    /// names the setting, the value, and what is allowed.
     ///
     /// ```
     /// use leasehold::{DistributedLock, Error, ErrorKind, Lease, Result};
@@ -118,7 +119,8 @@ impl Error {
     /// );
     /// ```
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        // The message may repeat what a server said.
+        // Every text passes through here, since it may repeat the words of a server or of another
+        // process.
         let text = clean(&message.into()).into_owned();
         Error(Box::new(Inner { kind, in_outage: false, lock: None, text, source: None }))
     }
@@ -136,8 +138,8 @@ impl Error {
         self.of(&Name::unchecked(name.as_ref()))
     }
 
-    /// Keeps the error that caused this one, as its [source](std::error::Error::source). The message does not
-    /// change.
+    /// Keeps the error that caused this one, as its [source](std::error::Error::source). The
+    /// message does not change.
     ///
     /// ```
     /// use leasehold::{Error, ErrorKind, Result};
@@ -158,7 +160,8 @@ impl Error {
         self
     }
 
-    /// The one form that all of these have: what is wrong with which setting, and what is allowed.
+    /// An error about a setting, in the form that all of these have: the setting, its value, and
+    /// what is allowed.
     pub(crate) fn config(
         field: &str,
         wrong: impl fmt::Display,
@@ -168,6 +171,7 @@ impl Error {
     }
 
     pub(crate) fn lost(loss: &Loss) -> Error {
+        // With `Taken` another holder is certain, and the text of the cause says so.
         let since = match loss.cause() {
             LossCause::Taken => "",
             _ => ", and another holder may have had it since",
@@ -176,13 +180,15 @@ impl Error {
         Error::new(ErrorKind::Lost, text).of(loss.lock())
     }
 
-    /// Names the lock, unless it is named already.
+    /// Names the lock, unless the error names one already.
     pub(crate) fn of(mut self, name: &Name) -> Error {
+        // The first name is the most precise: an error passes through several layers that add
+        // theirs.
         self.0.lock.get_or_insert_with(|| name.clone());
         self
     }
 
-    /// Says what follows from it, once.
+    /// Adds a consequence to the text, once.
     pub(crate) fn with_consequence(mut self, consequence: &str) -> Error {
         if !self.0.text.contains(consequence) {
             self.0.text.push_str("; ");
@@ -191,8 +197,10 @@ impl Error {
         self
     }
 
-    /// Says that Redis could not be reached, besides that an outcome is unknown.
+    /// Marks an unknown outcome as caused by an outage, so that `is_unreachable` is true as well.
     pub(crate) fn in_outage(mut self) -> Error {
+        // Other kinds stay as they are: `Unreachable` has the predicate anyway, and a refusal is no
+        // outage.
         self.0.in_outage = self.0.kind == ErrorKind::UnknownOutcome;
         self
     }
@@ -207,7 +215,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The text as it is, so that the message of a panic can be read.
+/// Shows the text as it is, not escaped a second time: `unwrap` prints it.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} [{:?}]", self.0.kind)

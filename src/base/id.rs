@@ -1,4 +1,4 @@
-//! Who holds: the client, and each of its attempts.
+//! The identity of a client and of its attempts, and the holder of a lock.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::text::is_plain;
 use crate::base::thread::Threads;
 
-/// The longest host name or label that is carried in a lock's value.
+/// The longest host name or label in a lock's value. Every waiter stores its value in Redis.
 const SHOWN_BYTES: usize = 128;
 
-/// One client: a random identity, and what tells a person where it runs.
+/// The identity of a client: a random id, and the host and process for people to read.
 #[derive(Debug)]
 pub(crate) struct Identity {
     uuid: Uuid,
@@ -23,7 +23,11 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn new(label: &str) -> Identity {
+        // Random, and not made of host and process: a container may have both again after a
+        // restart, and the new process would then take the old one's locks for its own.
         let uuid = Uuid::new_v4();
+        // The value of a lock is split at colons. The label comes last, so that it may keep its
+        // own.
         let host = sanitize(&host_name()).replace(':', "_");
         Identity {
             uuid,
@@ -38,7 +42,7 @@ impl Identity {
         &self.uuid
     }
 
-    /// The identity in hexadecimal digits.
+    /// The id in hexadecimal digits.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -53,16 +57,18 @@ impl Identity {
         self.threads
     }
 
-    /// A number that no attempt of this client had before.
+    /// The number of a new attempt, which no attempt of this client had before (rule 5).
     pub(crate) fn next_attempt(&self) -> u64 {
+        // Relaxed: a read-modify-write never returns a number twice, and nothing else depends on
+        // its order.
         self.attempts.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// Who holds a lock, for people to read.
+/// The holder of a lock, for people to read.
 ///
-/// Only a [`Mutex`](crate::Mutex) that this library took has a host, a process and a label. All other locks
-/// have only their owner's value.
+/// Only a [`Mutex`](crate::Mutex) that this library took has a host, a process and a label. All
+/// other locks have only their owner's value.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -81,7 +87,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// A holder of whom nothing is known but its owner's value.
+    /// A holder of which only the owner's value is known.
     pub(crate) fn of_owner(owner: Vec<u8>) -> Holder {
         Holder { owner, host: None, pid: None, label: None }
     }
@@ -166,8 +172,10 @@ fn host_name() -> String {
     return std::env::var("COMPUTERNAME").unwrap_or_else(|_| "unknown".to_owned());
 }
 
-/// Leaves out what would upset a log or a terminal, and shortens.
+/// Removes characters that are not plain, and cuts the text at its limit.
 pub(crate) fn sanitize(text: &str) -> String {
+    // Removed and not escaped: this text becomes a part of the lock's value, which other programs
+    // read.
     let mut sanitize = String::new();
     for letter in text.chars().filter(|&letter| is_plain(letter)) {
         if sanitize.len() + letter.len_utf8() > SHOWN_BYTES {

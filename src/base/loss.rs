@@ -5,7 +5,7 @@ use std::fmt;
 use crate::base::name::Name;
 use crate::base::token::FencingToken;
 
-/// Which lock was lost before its release, which hold, and why.
+/// The loss of a lock before its release: the lock, the hold, and the cause.
 ///
 /// ```
 /// # fn demo(guard: &leasehold::Guard) {
@@ -19,7 +19,7 @@ pub struct Loss {
     name: Name,
     token: FencingToken,
     cause: LossCause,
-    /// Whether the lease was one that is renewed: it runs out for other reasons than a fixed one.
+    /// Whether the lease was a renewed one: it expires for other reasons than a fixed one.
     is_renewed: bool,
 }
 
@@ -72,7 +72,7 @@ impl Loss {
         &self.name
     }
 
-    /// What happened, as the texts of the loss and of its error both say it.
+    /// The cause in words, for the texts of the loss and of its error.
     pub(crate) fn what(&self) -> &'static str {
         match self.cause {
             LossCause::Expired if self.is_renewed => "its lease ran out before it was renewed",
@@ -80,10 +80,11 @@ impl Loss {
         }
     }
 
-    /// What may keep it from happening again.
+    /// Advice on how to avoid this loss.
     pub(crate) fn advice(&self) -> &'static str {
         match self.cause {
-            // A renewal that fails is another cause. So no renewal was sent, or no reply was read.
+            // Not the server's fault: a renewal that fails makes the cause `Unreachable`. Here none
+            // was sent in time, or its reply was not read.
             LossCause::Expired if self.is_renewed => {
                 "look whether this process or its machine was paused, or use a longer lease"
             }

@@ -1,4 +1,4 @@
-//! What every layer uses: errors, names, options, time, tokens, synchronisation.
+//! The lowest layer: errors, names, options, time, tokens, synchronisation.
 
 #[macro_use]
 pub(crate) mod panic;
@@ -13,7 +13,7 @@ pub(crate) mod reserved;
 pub(crate) mod sync;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod testing;
-// The same under a model checker.
+// The same names over a model checker. No other file knows which of the two it uses.
 #[cfg(all(test, leasehold_shuttle))]
 #[path = "model/mod.rs"]
 pub(crate) mod sync;

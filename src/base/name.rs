@@ -6,6 +6,7 @@ use std::fmt;
 use crate::base::sync::Arc;
 use crate::base::text::is_plain;
 
+/// Errors and log lines show no more of a name, which may have 64 KiB.
 const SHOWN_BYTES: usize = 96;
 
 /// The name of a lock: the key in Redis, any bytes.
@@ -13,7 +14,7 @@ const SHOWN_BYTES: usize = 96;
 pub(crate) struct Name(Arc<[u8]>);
 
 impl Name {
-    /// The key of these bytes, which nobody has checked.
+    /// A name of these bytes, without any check.
     pub(super) fn unchecked(bytes: &[u8]) -> Name {
         Name(bytes.into())
     }
@@ -32,6 +33,9 @@ impl Borrow<[u8]> for Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
+        // A name is any bytes. One that is not plain text is escaped as a whole, so that no part of
+        // it can be taken for an escape of ours. That includes a long name that is cut within a
+        // character.
         match std::str::from_utf8(shown) {
             Ok(text) if text.chars().all(is_plain) => f.write_str(text)?,
             _ => write!(f, "{}", shown.escape_ascii())?,

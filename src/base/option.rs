@@ -10,7 +10,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LIMITS: &str = "1ms to 30 days";
 
-/// How long Redis keeps a lock for a holder that it does not hear from, and whether it is renewed.
+/// How long Redis keeps a lock without a renewal, and whether the client renews it.
 ///
 /// ```
 /// use leasehold::Lease;
@@ -64,9 +64,9 @@ impl Lease {
 
     /// Ends a hold after this time at the latest, however often its lease is renewed or extended.
     ///
-    /// It is [`LockOptions::max_hold`] in the lease, so that [`DistributedLock`](crate::DistributedLock) has it too.
-    /// The shorter of the two counts. The lease may last on in Redis, where it ends by itself. From 1 ms to 30
-    /// days.
+    /// It is [`LockOptions::max_hold`] in the lease, so that
+    /// [`DistributedLock`](crate::DistributedLock) has it too. The shorter of the two counts. The
+    /// lease may last on in Redis, where it ends by itself. From 1 ms to 30 days.
     ///
     /// ```
     /// use leasehold::Lease;
@@ -138,12 +138,12 @@ impl Wait {
     /// Queues in Redis, where a release hands the lock to the first living waiter. Only for
     /// [`Mutex`](crate::Mutex) on one server or in a cluster, whose default it is.
     ///
-    /// Processes are served in the order in which they came. Nobody polls, and a hand-over takes one command,
-    /// however many wait. A renewed lease that is handed over is
+    /// Processes are served in order of arrival. No process polls, and a hand-over takes one
+    /// command for any number of waiters. A renewed lease that is handed over is
     /// [short at first](crate::guide::concepts#leases-and-renewal), until its first renewal.
     ///
-    /// It needs publish/subscribe. If a user may listen but not publish, a waiter notices at its next
-    /// heartbeat, within a second, that the lock is its own.
+    /// It needs publish/subscribe. If a user may subscribe but not publish, a waiter notices at its
+    /// next heartbeat, within a second, that the lock is its own.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -161,16 +161,17 @@ impl Wait {
         Wait(WaitKind::Queue)
     }
 
-    /// Listens on the lock's channel and tries again at every release.
+    /// Subscribes to the lock's channel and tries again at every release.
     ///
-    /// It is the default for a [`ReentrantLock`](crate::ReentrantLock), because Redisson's waiters do the
-    /// same on the same channel. It is also the default for the locks of a
-    /// [`QuorumClient`](crate::QuorumClient), which listens to all servers and tries again after a short
+    /// It is the default for a [`ReentrantLock`](crate::ReentrantLock), because Redisson's waiters
+    /// do the same on the same channel. It is also the default for the locks of a
+    /// [`QuorumClient`](crate::QuorumClient), which subscribes at all servers and tries again after a short
     /// random pause. No other lock allows it.
     ///
-    /// One thread of a process contends. There is no order among processes. A process that releases a
-    /// `ReentrantLock` while others listen [pauses](crate::guide::waiting#beside-redisson) for some milliseconds
-    /// before it takes the lock again, also in [`try_lock`](crate::ReentrantLock::try_lock). It needs
+    /// One thread of a process contends. There is no order among processes. A process that releases
+    /// a `ReentrantLock` while others are subscribed
+    /// [pauses](crate::guide::waiting#beside-redisson) for some milliseconds before it takes the
+    /// lock again, also in [`try_lock`](crate::ReentrantLock::try_lock). It needs
     /// publish/subscribe.
     ///
     /// ```
@@ -191,13 +192,13 @@ impl Wait {
 
     /// Tries again after random pauses, up to 1 ms at first and up to 128 ms later.
     ///
-    /// It never pauses past the caller's deadline, nor for longer than the time to live that Redis has just
-    /// reported.
+    /// It never pauses past the caller's deadline, nor for longer than the time to live that Redis
+    /// has just reported.
     ///
-    /// There is no order among processes. Waiters in the queue go first, and beside a process whose threads
-    /// keep the lock busy a polling process may get it late. The client hears nothing of others: a holder that
-    /// is [evicted](crate::Mutex::force_release) notices at its next renewal. Use it on servers on which
-    /// publish/subscribe is not allowed.
+    /// There is no order among processes. Waiters in the queue go first, and beside a process whose
+    /// threads keep the lock busy a polling process may get it late. The client receives no
+    /// messages: a holder that is [evicted](crate::Mutex::force_release) notices at its next
+    /// renewal. Use it on servers on which publish/subscribe is not allowed.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -253,7 +254,8 @@ impl Release {
         Release(ReleaseKind::Lua)
     }
 
-    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as many articles show it. Only for
+    /// By `WATCH`, `GET`, `MULTI`, `DEL`, `EXEC`, in three round trips, as many articles show it.
+    /// Only for
     /// [`Mutex`](crate::Mutex) with [`Wait::spin`].
     ///
     /// If the worker must finish a release for a caller, it uses the script.
@@ -275,26 +277,28 @@ impl Release {
     }
 }
 
-/// The copies that a lock must have before it counts: in the memory of replicas (`WAIT`), or on disks
-/// (`WAITAOF`). Also the copies that it has, as the server counts them.
+/// The copies that a lock must have before it counts: in the memory of replicas (`WAIT`), or on
+/// disks (`WAITAOF`). Also the copies that it has, as the server counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Durability {
     pub(crate) on_disk: bool,
     /// On the disk of the master too.
     pub(crate) local: bool,
     pub(crate) replicas: u32,
-    /// How long that may take.
+    /// How long the copies may take.
     pub(crate) within: Duration,
 }
 
 impl Durability {
-    /// Whether these copies are as many as those.
+    /// Whether there are as many copies as `other` demands.
     pub(crate) fn covers(&self, other: &Durability) -> bool {
         self.replicas >= other.replicas && self.local >= other.local
     }
 
-    /// Checks what can be told without the client's settings.
+    /// Checks the values that do not depend on the client's settings.
     fn check(&self) -> Result<()> {
+        // `WAIT 0` succeeds at once, so that a lock would seem to be replicated when nothing was
+        // demanded.
         if !self.local && self.replicas == 0 {
             let (wrong, allowed) = if self.on_disk {
                 ("no disk at all", "local = true, or at least 1 replica")
@@ -306,12 +310,12 @@ impl Durability {
         check_span(&self.time_out(), self.within)
     }
 
-    /// The setting that asks for them.
+    /// The name of the setting.
     pub(crate) fn field(&self) -> &'static str {
         if self.on_disk { "min_fsyncs" } else { "min_replicas" }
     }
 
-    /// What errors call its argument `within`.
+    /// The name of its argument `within` in errors.
     pub(crate) fn time_out(&self) -> String {
         format!("time-out of {}", self.field())
     }
@@ -330,7 +334,8 @@ impl fmt::Display for Durability {
 
 /// The options of one lock handle.
 ///
-/// Handles of one name may have different options; each hold follows those of the handle that took it.
+/// Handles of one name may have different options; each hold follows those of the handle that took
+/// it.
 /// [Options](crate::guide::options) has all of them in a table.
 ///
 /// ```
@@ -395,8 +400,8 @@ impl LockOptions {
 
     /// How long one hold may last at most; default without limit, allowed from 1 ms to 30 days.
     ///
-    /// When a hold reaches the limit it is lost with [`LossCause::MaxHold`], and renewal stops. So a thread
-    /// that hangs, or a guard that was forgotten, cannot keep the lock for ever.
+    /// When a hold reaches the limit it is lost with [`LossCause::MaxHold`], and renewal stops. So
+    /// a thread that hangs, or a guard that was forgotten, cannot keep the lock for ever.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -419,8 +424,8 @@ impl LockOptions {
 
     /// How many times the lease of one hold is renewed at most; default without limit.
     ///
-    /// After the last renewal the lease runs out like a fixed one. With zero it is never renewed. This has
-    /// no effect on [`Lease::fixed`].
+    /// After the last renewal the lease runs out like a fixed one. With zero it is never renewed.
+    /// This has no effect on [`Lease::fixed`].
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -438,7 +443,8 @@ impl LockOptions {
         self
     }
 
-    /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for a
+    /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for
+    /// a
     /// [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
     /// [`QuorumClient`](crate::QuorumClient). Each kind of lock allows its default and [`Wait::spin`].
     ///
@@ -474,15 +480,16 @@ impl LockOptions {
         self
     }
 
-    /// How many times in a row the lease may be handed off to the next thread of the same process while
-    /// another process is known to wait; default 16, zero for never.
+    /// How many times in a row the lease may be handed off to the next thread of the same process
+    /// while another process is known to wait; default 16, zero for never.
     ///
-    /// A hand-off takes no command. Only a renewed lease is handed off. This goes on for no longer than
-    /// 50 ms while another process waits, and for no longer than 1 s while none is known to, because
-    /// processes that do not queue cannot make themselves known. If the client cannot hear of others, as
-    /// with any way to wait other than [`Wait::queue`], it assumes that one waits. A
-    /// [`ReentrantLock`](crate::ReentrantLock) whose last releases were heard by others is handed off for 1 ms
-    /// at most.
+    /// A hand-off takes no command. Only a renewed lease is handed off. This goes on for no longer
+    /// than 50 ms while another process waits, and for no longer than 1 s while none is known to,
+    /// because processes that do not queue cannot make themselves known. If the client receives no
+    /// messages about waiters, as with any way to wait other than [`Wait::queue`], it assumes that
+    /// one waits. A
+    /// [`ReentrantLock`](crate::ReentrantLock) whose last releases had subscribers in other processes is
+    /// handed off for 1 ms at most.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -500,15 +507,16 @@ impl LockOptions {
         self
     }
 
-    /// How long the process keeps the lease after the last unlock, so that it can lock again without a
-    /// command; default zero, at most 30 days.
+    /// How long the process keeps the lease after the last unlock, so that it can lock again
+    /// without a command; default zero, at most 30 days.
     ///
-    /// A waiter of another process that queues ([`Wait::queue`]) ends the linger at once; if its message is
-    /// lost, within a second of the next one. Waiters that do not queue, and other libraries, wait for the
-    /// end of the linger. It lasts for half of the remaining lease at most.
+    /// A waiter of another process that queues ([`Wait::queue`]) ends the linger at once; if its
+    /// message is lost, within a second of the next one. Waiters that do not queue, and other
+    /// libraries, wait for the end of the linger. It lasts for half of the remaining lease at most.
     ///
-    /// Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. A process that locks more than
-    /// once a microsecond sends a command now and then, because no token runs ahead of the server's clock.
+    /// Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. A process that locks
+    /// more than once a microsecond sends a command now and then, because no token runs ahead of
+    /// the server's clock.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -527,16 +535,16 @@ impl LockOptions {
         self
     }
 
-    /// How many replicas must have the lock before it counts, and how long they may take to confirm it;
-    /// default none. `within` is allowed from 1 ms to less than the client's command time-out, and comes on
-    /// top of the caller's wait.
+    /// How many replicas must have the lock before it counts, and how long they may take to confirm
+    /// it; default none. `within` is allowed from 1 ms to less than the client's command time-out,
+    /// and comes on top of the caller's wait.
     ///
-    /// Each time a thread takes the lock, `WAIT` follows on the same connection: two more commands. If too
-    /// few replicas confirm, the lock is released again, and the call fails with
+    /// Each time a thread takes the lock, `WAIT` follows on the same connection: two more commands.
+    /// If too few replicas confirm, the lock is released again, and the call fails with
     /// [`is_not_replicated`](crate::Error::is_not_replicated).
     ///
-    /// This makes the loss of a lock in a fail-over less likely, but not impossible: another replica may be
-    /// promoted, and renewals do not wait for replicas.
+    /// This makes the loss of a lock in a fail-over less likely, but not impossible: another
+    /// replica may be promoted, and renewals do not wait for replicas.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -559,23 +567,25 @@ impl LockOptions {
     }
 
     /// On which disks the lock must be before it counts, and how long that may take; default none.
-    /// `local` asks for the master's own disk, `replicas` for the disks of that many replicas, at least one
-    /// disk in all. `within` is allowed from 1 ms to less than the client's command time-out, and comes on
-    /// top of the caller's wait and of what [`min_replicas`](LockOptions::min_replicas) takes.
+    /// `local` asks for the master's own disk, `replicas` for the disks of that many replicas, at
+    /// least one disk in all. `within` is allowed from 1 ms to less than the client's command
+    /// time-out, and comes on top of the caller's wait and of what
+    /// [`min_replicas`](LockOptions::min_replicas) takes.
     ///
-    /// Each time a thread takes the lock, `WAITAOF` follows on the same connection: two more commands. It
-    /// returns when the append-only files are synced. With `appendfsync everysec` that is up to two seconds
-    /// later, which `within` must allow for; with `appendfsync no` the operating system decides. If too few
-    /// disks are in time, the lock is released again, and the call fails with
+    /// Each time a thread takes the lock, `WAITAOF` follows on the same connection: two more
+    /// commands. It returns when the append-only files are synced. With `appendfsync everysec` that
+    /// is up to two seconds later, which `within` must allow for; with `appendfsync no` the
+    /// operating system decides. If too few disks are in time, the lock is released again, and the
+    /// call fails with
     /// [`is_not_fsynced`](crate::Error::is_not_fsynced).
     ///
-    /// A granted lock then survives a crash and a restart of those servers and of their machines, if they
-    /// load their append-only files. Renewals do not wait for disks. If the renewals of the last moments
-    /// before a crash are missing, the lock may be granted anew before its holder's guard turns invalid;
-    /// the fencing token then tells the two holds apart.
+    /// A granted lock then survives a crash and a restart of those servers and of their machines,
+    /// if they load their append-only files. Renewals do not wait for disks. If the renewals of the
+    /// last moments before a crash are missing, the lock may be granted anew before its holder's
+    /// guard turns invalid; the fencing token then tells the two holds apart.
     ///
-    /// It needs Redis 7.2 or Valkey, and for `local` a master with `appendonly yes`. Otherwise the call
-    /// fails with [`is_config`](crate::Error::is_config).
+    /// It needs Redis 7.2 or Valkey, and for `local` a master with `appendonly yes`. Otherwise the
+    /// call fails with [`is_config`](crate::Error::is_config).
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -591,23 +601,27 @@ impl LockOptions {
 
     /// The copies that a lock must have before it counts.
     pub(crate) fn durabilities(&self) -> impl Iterator<Item = Durability> {
+        // Memory before disks: a replica has a write in memory first, so that the second wait is
+        // shorter.
         [self.min_replicas, self.min_fsyncs].into_iter().flatten()
     }
 
-    /// Whether a hold renews its lease, so that one that begins short becomes whole.
+    /// Whether a hold renews its lease. Only then may a grant be shorter than the lease at first.
     pub(crate) fn is_renewed(&self) -> bool {
         self.lease.is_renewed() && self.max_renewals != Some(0)
     }
 
-    /// Whether a lock with these options asks Redis for the same as one with the others, so that
-    /// either can go on with what the other got.
+    /// Whether handles with these options and with the others send the same requests, so that a
+    /// thread of one can take over an attempt or a lease of the other.
     pub(crate) fn requests_same_as(&self, other: &LockOptions) -> bool {
+        // `max_hold`, `max_renewals`, `linger` and `local_handoffs` are missing on purpose: they
+        // are kept in the process, and each hold follows its own (rule 17).
         self.lease == other.lease
             && self.wait_kind() == other.wait_kind()
             && self.release == other.release
     }
 
-    /// The way of waiting, once the kind's default was filled in.
+    /// The way to wait. A handle fills in the default of its kind before it asks.
     pub(crate) fn wait_kind(&self) -> WaitKind {
         self.wait.unwrap_or(Wait::queue()).0
     }
@@ -621,7 +635,7 @@ impl LockOptions {
         self.local_handoffs.unwrap_or(16)
     }
 
-    /// Checks every field before any I/O.
+    /// Checks every field, before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
         check_span("lease", self.lease.ttl)?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
@@ -635,15 +649,17 @@ impl LockOptions {
     }
 }
 
-/// What errors call the argument of `extend`.
+/// The name of the argument of `extend` in errors.
 pub(crate) const TTL_OF_EXTEND: &str = "ttl of extend";
 
-/// A span that becomes a time to live must be one that Redis and the clocks can take.
+/// Checks a span that becomes a time to live.
 pub(crate) fn check_span(field: &str, span: Duration) -> Result<()> {
+    // From 1 ms, because Redis deletes a key with a time to live of zero. Up to 30 days, so that
+    // sums of moments, and numbers in Lua, stay far from their limits.
     check_bounds(field, span, LONGEST, LIMITS)
 }
 
-/// A span from a millisecond up to this one; `limits` says both.
+/// Checks that a span is between a millisecond and `longest`. The text `limits` names both.
 pub(crate) fn check_bounds(
     field: &str,
     span: Duration,

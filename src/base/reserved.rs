@@ -1,17 +1,17 @@
-//! Names that no lock may have: they are keys beside the locks of other names, or keys of the library's own.
+//! Names that no lock may have: the side keys of other locks, and the library's own keys.
 //!
-//! [`Word`] is the only way to a key [beside](Name::side_key) a lock, and this table has the only words.
-//! So whatever a kind of lock keeps beside a name is reserved, for all kinds: otherwise the lock
-//! `{x}:fence` would be overwritten with each token of the lock `x`.
+//! A [side key](Name::side_key) needs a [`Word`], and this table has all words. So the side keys of
+//! every kind of lock are reserved for all kinds: otherwise each token of the lock `x` would
+//! overwrite the lock `{x}:fence`.
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
 use crate::base::tag::hashed;
 
-/// With its prefix.
+/// The longest name, with its prefix.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What a key beside a lock is for.
+/// The purpose of a side key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word(&'static str);
 
@@ -21,7 +21,9 @@ impl Word {
     }
 }
 
-/// The words in use, each with a constant, and those that are kept for kinds to come.
+/// The words in use, each with a constant, and the words for later kinds of lock. These are
+/// reserved from the start: a later release could not reserve a name that a user's lock already
+/// has.
 macro_rules! words {
     ($($(#[$meta:meta])* $constant:ident = $used:literal),+; $($later:literal),+) => {
         $($(#[$meta])* pub(crate) const $constant: Word = Word($used);)+
@@ -36,7 +38,8 @@ words! {
     QUEUE = "queue",
     /// When each waiter counts as dead.
     BEATS = "beats",
-    /// In a cluster, a key that is never there.
+    /// A key that never exists. In a cluster, every script declares it, so that a node that is
+    /// giving the slot away refuses the script as a whole.
     NEVER = "never";
     // Of counted locks.
     "line", "signs", "changes", "limit", "slots", "permits", "readers", "writers", "upgrade",
@@ -45,8 +48,8 @@ words! {
     "once", "record", "records", "sharers", "state", "stats"
 }
 
-/// Beginnings of names. The first is the library's own, for keys and channels that belong to no lock or
-/// stand apart from it; the rest are Redisson's, for what it keeps beside its locks.
+/// Reserved beginnings of names. The first is the library's own, for keys and channels that belong
+/// to no single lock. The others are those of Redisson's side keys.
 const BEGINNINGS: &[&str] = &[
     "leasehold:",
     "redisson_lock__channel:",
@@ -70,6 +73,8 @@ impl Name {
                 "at most 65536 bytes, name_prefix included",
             ));
         }
+        // Checked with the prefix, since only the whole is the key: "fence" is a fine name, and
+        // with the prefix "{x}:" it is a side key.
         let name = Name::unchecked(&[prefix, name].concat());
         let begins = |text: &&&str| name.as_bytes().starts_with(text.as_bytes());
         let (purpose, rule) = if let Some(beginning) = BEGINNINGS.iter().find(begins) {
@@ -88,12 +93,12 @@ impl Name {
         ))
     }
 
-    /// The key that stands beside the lock for one purpose, in the same cluster slot. No other lock has it.
-    ///
-    /// An untagged name becomes the tag. A tagged one keeps its tag and gets another word, so that
-    /// `x` and `{x}` never share a key.
+    /// The side key for one purpose, in the same cluster slot as the lock. No other lock has it.
     pub(crate) fn side_key(&self, word: Word) -> Vec<u8> {
         let (name, word) = (self.as_bytes(), word.as_bytes());
+        // A name without a tag becomes the tag of its side keys. A name with a tag keeps it, and
+        // its words begin with a `t`: with the same form, the locks `x` and `{x}` would share their
+        // side keys.
         if has_tag(name) {
             [name, b":t", word].concat()
         } else {
@@ -102,12 +107,16 @@ impl Name {
     }
 }
 
-/// The lock that a key stands beside, and the ending that says so: the inverse of [`Name::side_key`], for all words.
+/// The lock of a side key, and the ending by which it is recognised: the inverse of
+/// [`Name::side_key`], for all words.
 fn lock_of_side_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    // The last colon: a name may have colons, and a word has none.
     let (before, ending) = key.split_at(key.iter().rposition(|&byte| byte == b':')?);
     let is_word = |text: &[u8]| WORDS.iter().any(|word| word.as_bytes() == text);
     let untagged = before.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     match untagged {
+        // Only what `side_key` can make is reserved. `{{x}}:fence` is no side key, since the name
+        // `{x}` has a tag and its fence is `{x}:tfence`; users may have such names.
         Some(name) if !name.is_empty() && !has_tag(name) && is_word(&ending[1..]) => {
             Some((name, ending))
         }
@@ -118,7 +127,7 @@ fn lock_of_side_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Whether Redis Cluster would hash only a part of it.
+/// Whether Redis Cluster hashes only a part of the name.
 fn has_tag(name: &[u8]) -> bool {
     hashed(name).len() < name.len()
 }

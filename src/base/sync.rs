@@ -1,12 +1,12 @@
 //! Every lock, thread, thread-local and channel of the crate comes through this file, so that a
-//! model checker can take their place.
+//! model checker can replace them all. `tests/it/layer.rs` refuses imports past it.
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-/// A cell whose value is computed without waiting for another thread, the same under a model checker: it may
-/// outlive a schedule.
+/// A cell for a static, whose value is computed without waiting for another thread. It is the same
+/// under a model checker, because a static outlives a schedule and a modelled cell does not.
 pub(crate) use std::sync::OnceLock as StaticCell;
-/// A counter that nobody waits for, the same under a model checker: it may outlive a schedule.
+/// A counter for a static that no thread waits for. It is the same under a model checker, as above.
 pub(crate) use std::sync::atomic::AtomicU32 as Tally;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
@@ -18,22 +18,25 @@ use std::time::Duration;
 
 /// Starts a named background thread.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // Detached: no thread may wait for another to end when a client is dropped, because the last
+    // reference may be dropped on that very thread. The error is passed on, since `thread::spawn`
+    // would panic where the system allows no more threads.
     std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }
 
-/// Which thread this is.
+/// The id of this thread.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn current() -> ThreadId {
     std::thread::current().id()
 }
 
-/// Lets this thread do nothing for a while.
+/// Lets this thread sleep.
 pub(crate) fn sleep(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// For a crowd that is woken at once: the standard library's `notify_all` takes one system call,
-/// where parking_lot's wakes one, which wakes the next.
+/// For many threads that are woken at once: the standard library's `notify_all` wakes all by one
+/// system call. That of parking_lot moves them to the mutex, and each of them wakes the next one.
 pub(crate) mod contended {
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -49,12 +52,13 @@ pub(crate) mod contended {
             Mutex(std::sync::Mutex::new(value))
         }
 
+        // As parking_lot: a panic of one thread must not become a panic of all the others.
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
 
-    /// Waits to be notified, for no longer than this.
+    /// Waits to be notified, for no longer than this. It may return early for no reason.
     pub(crate) fn wait_for<'a, T>(
         condvar: &Condvar,
         guard: MutexGuard<'a, T>,

@@ -1,13 +1,16 @@
-//! Where Redis Cluster puts a key: the hash slot of what stands in its first pair of braces, or of
-//! all of it where there is none.
+//! The slot of a key in Redis Cluster: a hash of the part between its first pair of braces, or of
+//! the whole key if there is none.
 
-/// How many hash slots there are.
+/// The number of hash slots.
 pub(crate) const SLOTS: u16 = 16384;
 
 /// The part of a key that is hashed. `{}` is not a tag.
 pub(crate) fn hashed(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let after = &key[open + 1..];
+    // The first `}` after the first `{`, and only that one. In `{}{x}` the tag is empty, so the
+    // whole key is hashed and a later pair does not count. A search for "any tag" would put keys
+    // into other slots than the servers do.
     match after.iter().position(|&byte| byte == b'}') {
         Some(close) if close > 0 => &after[..close],
         _ => key,
@@ -19,7 +22,8 @@ pub(crate) fn hash_slot(key: &[u8]) -> u16 {
     crc(hashed(key)) % SLOTS
 }
 
-/// CRC-16/XMODEM.
+/// CRC-16/XMODEM, as the specification of Redis Cluster names it. Not one of the other CRC-16s:
+/// their results differ.
 fn crc(bytes: &[u8]) -> u16 {
     const TABLE: [u16; 256] = table();
     bytes.iter().fold(0, |crc, &byte| {

@@ -1,13 +1,15 @@
-//! How an error or a log line shows a span of time, and text that another process or a server wrote.
+//! How errors and log lines show spans of time, and text that another process or a server wrote.
 //!
-//! A log line or a terminal obeys line ends and escape sequences, and shows text with marks of direction in
-//! another order than it has. So nobody but us decides where our lines end.
+//! A line end in such a text could forge a log line, an escape sequence could change the terminal,
+//! and a mark of direction could show the text in another order. So foreign text is escaped before
+//! it is shown.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// A span of time as people write it: `350ms`, `1.2s`, `1m 5s`. It is rounded down, to two units at most.
+/// A span of time as people write it: `350ms`, `1.2s`, `1m 5s`. It is rounded down, to two units at
+/// most: a rest of a lease must not look longer than it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -16,6 +18,7 @@ impl fmt::Display for Span {
         const MINUTE: u64 = 60;
         const HOUR: u64 = 60 * MINUTE;
         const DAY: u64 = 24 * HOUR;
+        // Half a trillion years would not tell the reader which value was passed.
         if self.0 == Duration::MAX {
             return f.write_str("Duration::MAX");
         }
@@ -43,8 +46,11 @@ impl fmt::Display for Span {
     }
 }
 
-/// Whether a character shows itself and does nothing else.
+/// Whether a character only shows itself.
 pub(crate) fn is_plain(letter: char) -> bool {
+    // Besides control characters: marks of direction and isolates, zero-width characters, line and
+    // paragraph separators, interlinear annotations, tags. Letters of every script stay, so that
+    // names can be read in their own language.
     let does_more = letter.is_control()
         || matches!(letter,
             '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -52,7 +58,7 @@ pub(crate) fn is_plain(letter: char) -> bool {
     !does_more
 }
 
-/// The text with every character escaped that is not plain.
+/// Escapes every character that is not plain.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);

@@ -1,11 +1,11 @@
-//! What the background threads of a client are called.
+//! The names of a client's background threads.
 
 use crate::base::sync::{Ordering, Tally};
 
 /// Linux keeps 15 bytes of a thread's name, so the number has four digits at most.
 const NUMBERS: u32 = 10_000;
 
-/// How many clients this process has made.
+/// The number of clients that this process has made.
 static CLIENTS: Tally = Tally::new(0);
 
 /// The names of one client's threads: `lease-work-3` is the worker of the third client.
@@ -14,31 +14,33 @@ pub(crate) struct Threads {
     client: u32,
 }
 
-/// What a thread is for.
+/// The task of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
-    /// Renews leases, and finishes what callers could not.
+    /// Renews leases, and finishes the releases of callers.
     Worker,
-    /// Hears what wakes waiters.
+    /// Receives the messages that wake waiters.
     Listener,
-    /// Hears of new masters from a sentinel.
+    /// Follows the master by the messages of a sentinel.
     Follower,
     /// Makes connections.
     Connector,
     /// Runs callbacks of the user.
     Callback,
-    /// Asks the nodes of a cluster where the slots are.
+    /// Refreshes the map of slots of a cluster.
     SlotRefresh,
 }
 
 impl Threads {
-    /// Those of a client that is being made.
+    /// The names for a new client.
     pub(crate) fn of_a_new_client() -> Threads {
+        // Relaxed: only the number matters. After 10,000 clients numbers repeat, which is better
+        // than a name that the system cuts off in its number.
         let before = CLIENTS.fetch_add(1, Ordering::Relaxed);
         Threads { client: before.wrapping_add(1) % NUMBERS }
     }
 
-    /// The name of a thread, which tells what it is for, and whose it is.
+    /// The name of a thread, with its task and the number of its client.
     pub(crate) fn name(self, role: Role) -> String {
         let role = match role {
             Role::Worker => "work",

@@ -1,18 +1,20 @@
 //! Time on the holder's own clock: one that only goes forward and counts through suspend.
 //!
-//! Wall clocks are never used. All arithmetic saturates: a moment too far away is [`Moment::FAR`],
-//! which no clock reaches.
+//! Wall clocks are never used: they can be set. All arithmetic saturates: a moment too far away is
+//! [`Moment::FAR`], which no clock reaches.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Clocks of two machines may drift apart by this share of the time measured…
+/// The clocks of two machines may drift apart by this fraction of the measured time…
 const DRIFT_SHARE: u32 = 100;
-/// …and expiry on the server is exact to this.
+/// …and this is the precision of expiry at the server.
 const DRIFT_FLOOR: Duration = Duration::from_millis(2);
 
 /// The part of a span that must not be relied on: 1 % + 2 ms.
 pub(crate) fn drift_allowance(span: Duration) -> Duration {
+    // A share and a floor: a share alone would allow almost nothing for a short lease, whose expiry
+    // Redis still checks by whole milliseconds.
     span / DRIFT_SHARE + DRIFT_FLOOR
 }
 
@@ -21,9 +23,9 @@ pub(crate) fn drift_allowance(span: Duration) -> Duration {
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// Before everything: a deadline that has passed.
+    /// Before all moments: a deadline that has passed.
     pub(crate) const PAST: Moment = Moment(0);
-    /// Beyond everything: no deadline.
+    /// After all moments: no deadline.
     pub(crate) const FAR: Moment = Moment(u64::MAX);
 
     pub(crate) const fn from_nanos(nanos: u64) -> Moment {
@@ -34,8 +36,9 @@ impl Moment {
         self.0
     }
 
-    /// This moment plus a span; too far for the clock means [`Moment::FAR`].
+    /// This moment plus a span; [`Moment::FAR`] if that is too far for the clock.
     pub(crate) fn after(self, span: Duration) -> Moment {
+        // Saturates instead of panicking: a caller may pass `Duration::MAX` for "forever".
         u64::try_from(span.as_nanos())
             .map_or(Moment::FAR, |nanos| Moment(self.0.saturating_add(nanos)))
     }
@@ -52,7 +55,7 @@ impl Moment {
         Moment(self.0 - self.0 % tick)
     }
 
-    /// The span from `earlier` to this moment; zero if it is not earlier.
+    /// The span from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -67,29 +70,32 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// Where the library reads the time. Tests put a clock here that they drive themselves.
+/// The source of the time. Tests replace it by a clock that they drive.
 pub(crate) trait Clock: Send + Sync + fmt::Debug {
     /// The present moment.
     fn now(&self) -> Moment;
 
-    /// Waits by means of `wait`, which is told for how long: until a moment at the longest. It may
-    /// end earlier.
+    /// Calls `wait` with the time until a moment at most. It may return earlier, so callers check
+    /// the clock in a loop.
     fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
         wait(until.since(self.now()));
     }
 }
 
-/// What the system waits with may stand still in suspend. After it, nobody sleeps on for longer than
-/// this.
+/// The longest single wait. The clock of the system's waits stands still in suspend, and this
+/// library's does not: a lease may be long over when the machine wakes. No thread then sleeps on
+/// for longer than this before it checks the clock.
 const LONGEST_WAIT_SLICE: Duration = Duration::from_secs(1);
 
-/// The machine's monotonic clock, including the time it was suspended where the system tells.
+/// The machine's monotonic clock. On Linux and Android it includes the time in suspend.
 #[derive(Debug, Default)]
 pub(crate) struct BootClock;
 
 impl Clock for BootClock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn now(&self) -> Moment {
+        // Not `Instant`, which is `CLOCK_MONOTONIC` on Linux and stops in suspend: a laptop or a
+        // virtual machine would wake with a lease that looks valid and is long over in Redis.
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
@@ -100,7 +106,8 @@ impl Clock for BootClock {
     fn now(&self) -> Moment {
         use crate::base::sync::OnceLock;
         static START: OnceLock<Instant> = OnceLock::new();
-        // One nanosecond ahead, so that the first moment is not the past.
+        // One nanosecond ahead: the first moment must not be `PAST`, which is a deadline that has
+        // passed.
         Moment(1).after(START.get_or_init(Instant::now).elapsed())
     }
 
@@ -109,8 +116,10 @@ impl Clock for BootClock {
     }
 }
 
-/// A caller's `Instant`, seen from `now` on our clock.
+/// The moment of a caller's `Instant`, as `now` stands on our clock.
 pub(crate) fn moment_of(deadline: Instant, now: Moment) -> Moment {
+    // By the difference to the present, because the two clocks have different zeros. If the machine
+    // is suspended during the wait, the deadline on our clock is the earlier one.
     now.after(deadline.saturating_duration_since(Instant::now()))
 }
 

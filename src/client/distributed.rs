@@ -1,4 +1,4 @@
-//! The interface of the articles: lock and unlock by key.
+//! Lock and unlock by key: the interface that many articles and other libraries have.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::kind::mutex::MutexKind;
 
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
 ///
-/// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that returned `true` needs
-/// its own `unlock`. When a thread ends, the client releases what the thread still holds, as long as the
-/// process lives.
+/// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that returned
+/// `true` needs its own `unlock`. When a thread ends, the client releases what the thread still
+/// holds, as long as the process lives.
 ///
 /// On a [`LockClient`] and a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex).
 /// [`LocalLocks`](crate::LocalLocks) needs no Redis, and excludes the threads of one process. An implementation of
-/// your own makes its errors with [`Error::new`]. A reference to an implementation, a `&`, a [`Box`] or an [`Arc`],
-/// is an implementation too.
+/// your own makes its errors with [`Error::new`]. A reference to an implementation, a `&`, a
+/// [`Box`] or an [`Arc`], is an implementation too.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};
@@ -37,7 +37,8 @@ use crate::kind::mutex::MutexKind;
 /// }
 /// ```
 pub trait DistributedLock {
-    /// Waits for the lock of this key for at most `wait`. Returns `false` if somebody else had it all the time.
+    /// Waits for the lock of this key for at most `wait`. Returns `false` if somebody else had it
+    /// all the time.
     ///
     /// # Errors
     ///
@@ -92,7 +93,7 @@ pub trait DistributedLock {
     fn is_held(&self, key: &str) -> bool;
 }
 
-/// The same for all that is referred to.
+/// The trait for references and smart pointers.
 macro_rules! forwarded {
     ($($reference:ty),+) => {$(
         impl<L: DistributedLock + ?Sized> DistributedLock for $reference {
@@ -113,16 +114,16 @@ macro_rules! forwarded {
 
 forwarded!(&L, Box<L>, Arc<L>);
 
-/// Beside the trait: a method of it with these type parameters could not be called on a trait object,
-/// and would stand in the way of one that can. Generic code calls it on its `&L` as a
-/// `&dyn DistributedLock`.
+/// An inherent method instead of one of the trait: with its type parameters, a trait method could
+/// not be called on a trait object, and its name would hide the inherent one there. Generic code
+/// calls it on its `&L` as a `&dyn DistributedLock`.
 macro_rules! with_lock {
     ($locks:ty, $name:expr) => {
         impl $locks {
             /// Does the work under the lock of this key, after waiting for it for at most `wait`.
             ///
-            /// It releases the lock also if the work panics. `&dyn DistributedLock` has this method too; code
-            /// that is generic over the trait calls it there.
+            /// It releases the lock also if the work panics. `&dyn DistributedLock` has this method
+            /// too; code that is generic over the trait calls it there.
             ///
             /// # Errors
             ///
@@ -162,7 +163,7 @@ with_lock!(dyn DistributedLock + Send + '_, |_, key| Name::new(&[], key));
 with_lock!(dyn DistributedLock + Sync + '_, |_, key| Name::new(&[], key));
 with_lock!(dyn DistributedLock + Send + Sync + '_, |_, key| Name::new(&[], key));
 
-/// The work under the lock, which an error names as `name` does.
+/// Runs the work under the lock. Errors name the lock by `name`.
 pub(super) fn with_lock<T>(
     locks: &(impl DistributedLock + ?Sized),
     name: impl FnOnce() -> Result<Name>,
@@ -171,12 +172,15 @@ pub(super) fn with_lock<T>(
     lease: Lease,
     work: impl FnOnce() -> T,
 ) -> Result<T> {
-    /// Gives the lock back, also when the work panics.
+    /// Releases the lock, also when the work panics.
     struct Held<'a, L: DistributedLock + ?Sized>(&'a L, &'a str);
 
     impl<L: DistributedLock + ?Sized> Held<'_, L> {
         fn unlock(&self) -> Result<()> {
             match self.0.unlock(self.1) {
+                // The work was done under the lock, and its value must not be lost because the
+                // release failed: the lease ends the lock. Only a loss is an error, since then the
+                // work was not protected.
                 Err(error) if !error.is_not_held() => {
                     log!(warn, "{error}; it ends with its lease at the latest");
                     Ok(())
@@ -199,7 +203,7 @@ pub(super) fn with_lock<T>(
             "timed out after {}, as another holder has it; wait longer or try again later",
             Span(wait)
         ));
-        // Somebody else's implementation may take keys that are no names here.
+        // Another implementation may accept keys that are no valid names here.
         return Err(match name() {
             Ok(name) => error.of(&name),
             Err(_) => error,
@@ -208,11 +212,12 @@ pub(super) fn with_lock<T>(
     let held = Held(locks, key);
     let value = work();
     let outcome = held.unlock();
+    // Its destructor would unlock once more: an outer hold of the same thread, or a logged error.
     std::mem::forget(held);
     outcome.map(|()| value)
 }
 
-/// A client, which finds its holds by key.
+/// The trait for a client, which finds its holds by key.
 macro_rules! by_key {
     ($client:ty $(, $kind:expr)?) => {
         with_lock!($client, |client, key| {
@@ -222,6 +227,8 @@ macro_rules! by_key {
         impl DistributedLock for $client {
             fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
                 let lock = self.mutex_with(key, LockOptions::new().lease(lease))?;
+                // `keep` leaves the hold with the thread, where `unlock` finds it. It fails if the
+                // thread is ending: nobody could unlock such a hold any more.
                 Ok(lock.try_lock_for(wait)?.map(Guard::keep).transpose()?.is_some())
             }
 

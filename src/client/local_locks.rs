@@ -16,23 +16,27 @@ use crate::base::token::FencingToken;
 use crate::client::DistributedLock;
 use registry::Registry;
 
-/// Locks by key inside this process, without Redis: for tests, and for a program that runs as one process.
+/// Locks by key inside this process, without Redis: for tests, and for a program that runs as one
+/// process.
 ///
 /// It has no thread of its own and does no I/O. Clones are the same locks.
 ///
 /// Code that is written against [`DistributedLock`] sees what it would see over Redis:
 ///
-/// - A lock is held by one thread at most, and that thread can take it again. Threads get it in the order in which
-///   they came.
-/// - A fixed lease ends on this machine's monotonic clock, which on Linux counts through suspend. Then the next
-///   thread gets the lock, and the [`unlock`](DistributedLock::unlock) of the thread that had it
-///   [reports the loss](crate::Error::is_lost).
-/// - A renewed lease lasts until the lock is released: the process that would renew it is there as long as the lock.
+/// - A lock is held by one thread at most, and that thread can take it again. Threads get it in
+///   order of arrival.
+/// - A fixed lease ends on this machine's monotonic clock, which on Linux counts through suspend.
+///   Then the next thread gets the lock, and the [`unlock`](DistributedLock::unlock) of the thread
+///   that had it [reports the loss](crate::Error::is_lost).
+/// - A renewed lease lasts until the lock is released: the process that would renew it is there as
+///   long as the lock.
 /// - A thread that ends releases what it still holds.
-/// - The same names and leases are refused as by a [`LockClient`](crate::LockClient) without a prefix.
+/// - The same names and leases are refused as by a [`LockClient`](crate::LockClient) without a
+///   prefix.
 ///
-/// It does *not* keep out another process, which includes a fork of this one, or another `LocalLocks`. Redis cannot
-/// fail here, so code that handles an outage is better tested with the feature `testing`.
+/// It does *not* keep out another process, which includes a fork of this one, or another
+/// `LocalLocks`. Redis cannot fail here, so code that handles an outage is better tested with the
+/// feature `testing`.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, LocalLocks, Result};
@@ -75,11 +79,12 @@ impl LocalLocks {
         LocalLocks(Arc::new(Registry::new(clock)))
     }
 
-    /// The token of this thread's hold of the key; `None` if it does not hold the key, or has lost it.
+    /// The token of this thread's hold of the key; `None` if it does not hold the key, or has lost
+    /// it.
     ///
-    /// Tokens grow from hold to hold, whatever the keys. A token is at least this machine's time in microseconds.
-    /// So tokens go on growing when the program starts again, or moves to locks on Redis, as long as no clock was
-    /// set back meanwhile.
+    /// Tokens grow from hold to hold, whatever the keys. A token is at least this machine's time in
+    /// microseconds. So tokens go on growing when the program starts again, or moves to locks on
+    /// Redis, as long as no clock was set back meanwhile.
     ///
     /// ```
     /// use leasehold::{DistributedLock, Lease, LocalLocks};
@@ -103,7 +108,7 @@ impl LocalLocks {
 
 with_lock!(LocalLocks, |_, key| Name::new(&[], key));
 
-/// A key, as a client without a prefix would take it.
+/// The name of a key, checked as by a client without a prefix.
 fn name(key: &str) -> Result<Name> {
     Name::new(&[], key.as_bytes())
 }
@@ -112,6 +117,8 @@ impl DistributedLock for LocalLocks {
     fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
         LockOptions::new().lease(lease).check()?;
         let name = name(key)?;
+        // Before the queue, or a thread would wait for itself. It also finds out whether this
+        // thread can keep a hold at all, so that nothing is acquired for a thread that is ending.
         if thread_hold::enter(&self.0, &name)? {
             return Ok(true);
         }

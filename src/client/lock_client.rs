@@ -17,7 +17,7 @@ use crate::kind::{Handle, Mutex, ReentrantLock};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::keys;
 
-/// Makes locks on one Redis server, or in a cluster, each on the node that has its name.
+/// Makes locks on one Redis server, or in a cluster, each on the node of its slot.
 ///
 /// Make one for each process. Clones are the same client. It has a pool of connections, and a few
 /// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and listen. It
@@ -39,8 +39,8 @@ pub struct LockClient {
     engine: Arc<Engine>,
     name_prefix: Arc<[u8]>,
     address: Arc<str>,
-    /// Whether a lease that is short was warned of. A slot would forget it: who locks by key leaves
-    /// none behind.
+    /// Whether a warning about a short lease was logged. Kept here and not in the slot: locking by
+    /// key drops the slot after each use, so that every lock would log the warning again.
     warned: Arc<AtomicBool>,
 }
 
@@ -61,13 +61,15 @@ impl LockClient {
 
     /// The mutex of this name, with default options.
     ///
-    /// Any bytes up to 64 KiB are a name, except for reserved names. They are reserved so that no lock is a
-    /// key of another lock. With the prefix, a reserved name
+    /// Any bytes up to 64 KiB are a name, except for reserved names. They are reserved so that no
+    /// lock is a key of another lock. With the prefix, a reserved name
     ///
-    /// - reads `{…}:word`, or has a hash tag and ends in `:tword`, where the word is one of `fence`, `queue`,
-    ///   `beats`, `never` and some that are kept for later, such as `index`, `limit` and `state`. The keys
-    ///   beside the lock `x` are `{x}:fence` and so on, those beside `{x}` are `{x}:tfence` and so on;
-    /// - or begins with `leasehold:`, with `redisson_lock__channel:`, or with another prefix of Redisson.
+    /// - reads `{…}:word`, or has a hash tag and ends in `:tword`, where the word is one of
+    ///   `fence`, `queue`, `beats`, `never` and some that are kept for later, such as `index`,
+    ///   `limit` and `state`. The keys beside the lock `x` are `{x}:fence` and so on, those beside
+    ///   `{x}` are `{x}:tfence` and so on;
+    /// - or begins with `leasehold:`, with `redisson_lock__channel:`, or with another prefix of
+    ///   Redisson.
     ///
     /// # Errors
     ///
@@ -132,8 +134,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// The same as for [`mutex_with`](LockClient::mutex_with). [`Release::watch`](crate::Release::watch) is
-    /// only for a mutex.
+    /// The same as for [`mutex_with`](LockClient::mutex_with).
+    /// [`Release::watch`](crate::Release::watch) is only for a mutex.
     ///
     /// ```
     /// use leasehold::LockOptions;
@@ -161,7 +163,7 @@ impl LockClient {
         Ok(name)
     }
 
-    /// A lock of any kind.
+    /// A lock of any kind. Checks its options.
     pub(crate) fn handle(
         &self,
         kind: &'static dyn LockKind,
@@ -171,6 +173,7 @@ impl LockClient {
         options.check()?;
         let usual = kind.usual_wait();
         let wait = options.wait.unwrap_or(usual);
+        // A kind has one way to be woken: its scripts either keep a queue or publish each release.
         if wait != usual && wait != Wait::spin() {
             return Err(Error::config(
                 "wait",
@@ -186,6 +189,8 @@ impl LockClient {
                 "Release::lua(), or a Mutex",
             ));
         }
+        // `DEL` in a transaction wakes nobody and hands nothing over: waiters in a queue would sit
+        // until their next heartbeat.
         if watches && wait != Wait::spin() {
             return Err(Error::config(
                 "release",
@@ -193,6 +198,8 @@ impl LockClient {
                 "Release::lua(), or .wait(Wait::spin()) beside it",
             ));
         }
+        // The server replies to `WAIT` only after `within`. With as much as the command time-out,
+        // every wait that is not satisfied at once would look like a dead connection.
         let reply = self.engine.bounds.reply;
         if let Some(wanted) = options.durabilities().find(|wanted| wanted.within >= reply) {
             return Err(Error::config(
@@ -201,10 +208,13 @@ impl LockClient {
                 format_args!("less than command_timeout ({})", Span(reply)),
             ));
         }
+
+        // From here on every handle has a way to wait, as `LockOptions::wait_kind` expects.
         let options = options.wait(wait);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease.ttl();
+        // Once for each client: a service that locks a thousand times a second would fill its log.
         if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log!(
                 warn,
@@ -217,28 +227,31 @@ impl LockClient {
         Ok(Handle::new(slot, options))
     }
 
-    /// A lock whose options do not matter, for what only looks at this thread's hold.
+    /// A lock handle for access to this thread's hold. Its options are not used.
     pub(super) fn hold_of(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Handle> {
         let name = self.name(kind, name)?;
         Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
     }
 
-    /// Ends the client early: ends all of its waits, takes all locks from their holders and releases them,
-    /// within the bound `within`.
+    /// Ends the client early: ends all of its waits, takes all locks from their holders and
+    /// releases them, within the bound `within`.
     ///
-    /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; calls on them fail with
+    /// Renewals stop first. Guards turn invalid with [`LossCause::ShutDown`]; calls on them fail
+    /// with
     /// [`is_lost`](crate::Error::is_lost), and so does another lock by a thread that has one. From then on the
-    /// client grants no lock: attempts and waits fail with [`is_cancelled`](crate::Error::is_cancelled). Calls
-    /// that only ask Redis about a lock, or force its release, still work.
+    /// client grants no lock: attempts and waits fail with
+    /// [`is_cancelled`](crate::Error::is_cancelled). Calls that only ask Redis about a lock, or
+    /// force its release, still work.
     ///
-    /// A hold that was lost before is taken from nobody, and what Redis still has of it may stay until its
-    /// lease ends. A hold that `max_hold` has ended is released at once if a request to take it had no reply;
-    /// otherwise it stays until its lease ends.
+    /// A hold that was lost before has no holder any more, and its key in Redis may stay until its
+    /// lease ends. A hold that `max_hold` has ended is released at once if a request to take it had
+    /// no reply; otherwise its key stays until its lease ends.
     ///
     /// # Errors
     ///
     /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in time; the text
-    /// says how many locks, and names a few. The worker goes on trying, and all of it ends with its lease.
+    /// says how many locks, and names a few. The worker goes on trying, and all of it ends with its
+    /// lease.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -255,7 +268,8 @@ impl LockClient {
     }
 }
 
-// A panic leaves none of its locks poisoned.
+// No lock is poisoned by a panic, and a panic in foreign code leaves the state of the client
+// consistent. The derived answer would be no, because the client contains callbacks of the user.
 impl UnwindSafe for LockClient {}
 impl RefUnwindSafe for LockClient {}
 

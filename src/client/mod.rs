@@ -1,4 +1,4 @@
-//! The client: how it is built, what it makes, and the interface of the articles on top of it.
+//! The clients and their builders, and locking by key on top of them.
 
 mod builder;
 mod servers;

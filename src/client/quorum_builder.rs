@@ -1,4 +1,4 @@
-//! How a client of several servers is built.
+//! The builder of a client of several servers.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,8 +42,9 @@ impl QuorumClient {
 
     /// Begins to build a client of these servers. It connects only when it first needs to.
     ///
-    /// Each URL is one that [`LockClient::builder`](crate::LockClient::builder) takes. An odd number of servers
-    /// is best: of four servers no more may fail than of three, and three must agree instead of two.
+    /// Each URL is one that [`LockClient::builder`](crate::LockClient::builder) takes. An odd
+    /// number of servers is best: of four servers no more may fail than of three, and three must
+    /// agree instead of two.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -98,9 +99,9 @@ impl QuorumClientBuilder {
 
     /// How long one server may take to connect, or to reply; default 200 ms, from 1 ms to 365 days.
     ///
-    /// It bounds how long a silent server holds up a call, so keep it far below the lease: the client logs a
-    /// warning about a lease shorter than twenty times this. A call takes twice this time at most, once to
-    /// ask and once to withdraw.
+    /// It bounds how long a silent server holds up a call, so keep it far below the lease: the
+    /// client logs a warning about a lease shorter than twenty times this. A call takes twice this
+    /// time at most, once to ask and once to withdraw.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -120,11 +121,11 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// The longest lease that any client of these servers asks for; default 30 s, allowed from 1 ms to
-    /// 30 days. This client refuses a longer one.
+    /// The longest lease that any client of these servers asks for; default 30 s, allowed from 1 ms
+    /// to 30 days. This client refuses a longer one.
     ///
-    /// A server that restarted counts again when it has run for longer than this. All clients of these servers
-    /// need the same value, or at least one as great as the longest lease in use.
+    /// A server that restarted has a vote again when it has run for longer than this. All clients
+    /// of these servers need the same value, or at least one as great as the longest lease in use.
     ///
     /// ```
     /// use leasehold::{Lease, LockOptions, QuorumClient};
@@ -143,10 +144,10 @@ impl QuorumClientBuilder {
         self
     }
 
-    /// Whether a restarted server still knows everything that it knew before; default no.
+    /// Whether a restarted server has kept all of its data; default no.
     ///
-    /// If so, it counts at once. This is true only of servers with `appendonly yes` and `appendfsync always`
-    /// on a disk that is never lost.
+    /// If so, it has a vote at once. This is true only of servers with `appendonly yes` and
+    /// `appendfsync always` on a disk that is never lost.
     ///
     /// ```
     /// use leasehold::QuorumClient;
@@ -193,15 +194,18 @@ impl QuorumClientBuilder {
     /// Makes the client. It connects when it first needs connections, unless
     /// [`connect_now`](QuorumClientBuilder::connect_now) is set.
     ///
-    /// It logs a warning about an even number of servers. With `connect_now` it also logs one if so many servers
-    /// have run for less than the longest lease that the others are too few to grant a lock.
+    /// It logs a warning about an even number of servers. With `connect_now` it also logs one if so
+    /// many servers have run for less than the longest lease that the others are too few to grant a
+    /// lock.
     ///
     /// # Errors
     ///
-    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; among these
-    ///   are an empty list and a server that is named twice.
-    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client, or tried to.
-    /// - [`is_unreachable`](crate::Error::is_unreachable) if the threads that connect cannot be started.
+    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O;
+    ///   among these are an empty list and a server that is named twice.
+    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
+    ///   or tried to.
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if the threads that connect cannot be
+    ///   started.
     ///
     /// With `connect_now` also:
     ///
@@ -224,6 +228,8 @@ impl QuorumClientBuilder {
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
         fork_guard::check()?;
+        // Allowed: a group of five that lost one server for good goes on with four until it has a new
+        // one.
         if servers.len().is_multiple_of(2) {
             log!(
                 warn,
@@ -232,7 +238,10 @@ impl QuorumClientBuilder {
                 servers.len() - 1
             );
         }
+
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        // With the drift allowance: a forgotten lease ends by the clock of its holder, and the time
+        // since the restart is measured by that of the server.
         let quarantine = if self.keeps_data {
             Duration::ZERO
         } else {
@@ -254,17 +263,19 @@ impl QuorumClientBuilder {
             .map(|info| Node::new(info, &clock, &settings))
             .collect::<Result<_, _>>()?;
         let address = nodes.iter().map(|node| node.address()).collect::<Vec<_>>().join(", ");
+
         let rules = QuorumRules { need, timeout: self.node_timeout, longest: self.max_lease };
         let quorum = Arc::new(Quorum::new(nodes, rules, identity, Arc::clone(&clock)));
         if self.settings.connect_now {
             quorum.check()?;
         }
+        // A round takes one time-out, and the withdrawal of its votes another one.
         let bounds = (self.node_timeout * 2, self.node_timeout * 2);
         let locks = self.settings.client(quorum, clock, bounds, address);
         Ok(QuorumClient::new(locks, self.max_lease))
     }
 
-    /// Checks every setting. Answers the servers, and how many of them must agree.
+    /// Checks every setting. Returns the servers, and how many of them must agree.
     fn check(&self) -> Result<(Vec<Endpoint>, usize)> {
         self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
@@ -273,6 +284,8 @@ impl QuorumClientBuilder {
         let all = servers.len();
         let majority = all / 2 + 1;
         let need = self.quorum.unwrap_or(majority);
+        // Fewer than a majority would let two clients hold the lock at once. More is safe and less
+        // available.
         if !(majority..=all).contains(&need) {
             return Err(Error::config(
                 "quorum",
@@ -286,7 +299,7 @@ impl QuorumClientBuilder {
 
 impl fmt::Debug for QuorumClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URLs may contain passwords.
+        // Not derived: the URLs may contain passwords.
         f.debug_struct("QuorumClientBuilder")
             .field("servers", &self.urls.len())
             .finish_non_exhaustive()

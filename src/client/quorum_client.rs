@@ -13,45 +13,48 @@ use crate::kind::{Handle, Mutex};
 
 /// Makes locks that a majority of several independent servers grants (Redlock).
 ///
-/// **What it guarantees.** A lock is held by at most one holder inside the holder's validity window, while
-/// fewer than half of the servers are lost, lose their memory, or disagree about how long a second is by more
-/// than 1 % + 2 ms. Locks can be taken as long as a majority of *all* servers can be reached.
+/// **What it guarantees.** A lock is held by at most one holder inside the holder's validity
+/// window, while fewer than half of the servers are lost, lose their memory, or disagree about how
+/// long a second is by more than 1 % + 2 ms. Locks can be taken as long as a majority of *all*
+/// servers can be reached.
 /// [Fencing tokens](crate::Guard::fencing_token) grow from hold to hold, whichever majority granted them.
 ///
-/// **What breaks that.** What breaks a lock on one server, where it happens to a majority: `FLUSHALL`, a `DEL`,
-/// eviction, a clock that jumps ahead. Servers that are not independent: replicas of each other, or servers on
-/// one disk. A server that [should keep its data][keeps] and does not. And, as
-/// everywhere, a holder that is paused for longer than its lease: then only a fencing token checked at the
-/// resource protects you.
+/// **What breaks that.** An event at a majority of the servers that breaks a lock on one server:
+/// `FLUSHALL`, a `DEL`, eviction, a clock that jumps ahead. Servers that are not independent:
+/// replicas of each other, or servers on one disk. A server that [should keep its data][keeps] and
+/// does not. And, as everywhere, a holder that is paused for longer than its lease: then only a
+/// fencing token checked at the resource protects you.
 ///
-/// **How it differs from [`LockClient`].** It asks all servers at once, in one round trip; a silent server
-/// costs one [time-out][timeout], once. It waits by [`Wait::notify`], the default, or
-/// by [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes, so that
+/// **How it differs from [`LockClient`].** It asks all servers at once, in one round trip; a silent
+/// server costs one [time-out][timeout], once. It waits by [`Wait::notify`], the default, or by
+/// [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes,
+/// so that
 /// [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
 /// [Topologies](crate::guide::topologies#several-independent-servers) has the details of waiting and of
 /// restarted servers.
 ///
-/// **How a restarted server comes to count again.** It reports by its own clock how long it has run, and a clock
-/// can be wrong. For a client that has met an earlier run of the server's process, the next run counts no
-/// earlier than the [longest lease][lease] after the last reply of that earlier run,
-/// whatever it reports. If a run reports a start before that reply, the client does not believe it at all: the
-/// run counts the longest lease after the client first met it. No later report makes a run count earlier. A
-/// *fresh* client has met no earlier run, so it believes the first report: a server that restarted empty, and
-/// whose clock was then set ahead by more than the longest lease, has its vote at once. Nor does a client know
-/// what happened between the last reply of one run and the start of the next. Set a server's clock before the
-/// server starts.
+/// **When a restarted server has a vote again.** A server reports by its own clock how long it has
+/// run, and a clock can be wrong. If the client has had replies from an earlier run of the server's
+/// process, the next run counts no earlier than the [longest lease][lease] after the last of these
+/// replies, whatever it reports. If a run reports a start before that reply, the client does not
+/// believe it at all: the run counts the longest lease after its first contact with the client. No
+/// later report makes a run count earlier. A *fresh* client has met no earlier run, so it believes
+/// the first report: a server that restarted empty, and whose clock was then set ahead by more than
+/// the longest lease, has its vote at once. Nor does a client know what happened between the last
+/// reply of one run and the start of the next. Set a server's clock before the server starts.
 ///
-/// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client proposes one
-/// token to all servers, above the deadline of its request on the clock of every server. A server accepts the
-/// token if the request is not late, if nobody else has the lock there, and if the token is above its own last
-/// one. A majority that accepted the same token grants the lock. Let `t` be granted, and `u` later. Their
-/// majorities share a server, which accepted `t` and afterwards `u`. If that server remembered `t`, then
-/// `u > t`. If its memory of `t` had run out, its clock had passed `t`, and `u` is above its clock. If it had
-/// restarted empty, it counted again only after the longest lease, when its clock had passed `t` too, unless
-/// `t` was ahead of it by more than that: so the clocks of the servers should agree to within the longest
-/// lease. A server that refuses a token returns its last one, and the next proposal, which follows at once, is
-/// above that.
+/// **Why tokens grow.** Each server keeps the last token that it accepted for a name. The client
+/// proposes one token to all servers, above the deadline of its request on the clock of every
+/// server. A server accepts the token if the request is not late, if no other owner has the lock
+/// there, and if the token is above its own last one. A majority that accepted the same token
+/// grants the lock. Let `t` be granted, and `u` later. Their majorities share a server, which
+/// accepted `t` and afterwards `u`. If that server remembered `t`, then `u > t`. If the key with
+/// `t` had expired there, its clock had passed `t`, and `u` is above its clock. If it had restarted
+/// empty, it voted again only after the longest lease, when its clock had passed `t` too, unless
+/// `t` was ahead of it by more than that: so the clocks of the servers should agree to within the
+/// longest lease. A server that refuses a token returns its last one, and the next proposal, which
+/// follows at once, is above that.
 ///
 /// Clones are the same client.
 ///
@@ -123,6 +126,8 @@ impl QuorumClient {
     /// # }
     /// ```
     pub fn mutex_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Mutex> {
+        // Each of these is refused here, with the reason that concerns a quorum, before the general
+        // checks of the options would refuse it with a reason of one server.
         if options.wait == Some(Wait::queue()) {
             return Err(Error::config(
                 "wait",
@@ -144,6 +149,9 @@ impl QuorumClient {
                 "nothing",
             ));
         }
+        // Only here and in `extend` is a lease compared with `max_lease`: the quarantine of
+        // restarted servers is made for it, and a longer lease could be forgotten by a server that
+        // votes again. A lease that is too long for any client gets the general error first.
         let ttl = options.lease.ttl();
         if ttl > self.max_lease {
             options.check()?;
@@ -164,7 +172,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// The same as there. What a server that cannot be reached may still have counts as not released.
+    /// The same as there. A lock that an unreachable server may still have counts as not released.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -179,7 +187,7 @@ impl QuorumClient {
     }
 }
 
-// As for the client of one server.
+// For the same reasons as the client of one server.
 impl UnwindSafe for QuorumClient {}
 impl RefUnwindSafe for QuorumClient {}
 

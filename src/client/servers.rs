@@ -1,4 +1,4 @@
-//! Which servers the URLs may name: those of sentinels, of a cluster, of a quorum.
+//! Checks of the URLs of sentinels, of a cluster, and of a quorum.
 
 use redis::ConnectionAddr;
 
@@ -8,7 +8,7 @@ use crate::topology::cluster::address::Address;
 use crate::topology::quorum::MAX_SERVERS;
 use crate::wire::endpoint::{self, Endpoint};
 
-/// The sentinels that know the master of the name that is the host of `info`.
+/// The sentinels. The host of `info` is the name of their master.
 pub(super) fn sentinels(
     settings: &Settings,
     info: &Endpoint,
@@ -24,13 +24,15 @@ pub(super) fn sentinels(
     Ok(nodes)
 }
 
-/// The nodes of a cluster that are asked for the others, each once.
+/// The nodes that lead to the others in a cluster, without duplicates.
 pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Result<Vec<Address>> {
     let mut seeds = Vec::new();
     let others = urls.iter().map(|url| settings.server(url));
     for node in std::iter::once(Ok(info.clone())).chain(others) {
         let node = node?;
         let (own, usual) = (node.redis_settings(), info.redis_settings());
+        // Nodes report each other by host and port, so a socket would never match a node on the
+        // map, and the client would connect to that node twice.
         let Some(address) = Address::of(&node) else {
             let allowed =
                 "redis://host[:port], as the nodes of a cluster know each other by address";
@@ -40,6 +42,8 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
             let allowed = "0, as a cluster has no other";
             return Err(Error::config("url database", own.db(), allowed));
         }
+        // Nodes that the client learns of later have no URL, so all nodes must accept one user. A
+        // URL without a user or password is fine: it says nothing else.
         let differs = |told: Option<&str>, usual: Option<&str>| told.is_some() && told != usual;
         if differs(own.username(), usual.username()) || differs(own.password(), usual.password()) {
             let allowed = "those of the client's URL, which are used at every node";
@@ -49,11 +53,13 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
                 allowed,
             ));
         }
+        // Otherwise the password would go to some nodes in plain text without notice.
         if node.is_secure() != info.is_secure() {
             let allowed = "the scheme of the client's URL, which is used at every node";
             let wrong = format_args!("{} has another scheme", endpoint::shown(&node));
             return Err(Error::config("cluster", wrong, allowed));
         }
+        // No error: the client's URL may well be listed among the others.
         if !seeds.contains(&address) {
             seeds.push(address);
         }
@@ -63,6 +69,7 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
 
 /// The servers of a quorum.
 pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoint>> {
+    // The table of claims has one bit for each server.
     if urls.len() >= MAX_SERVERS {
         return Err(Error::config(
             "urls",
@@ -70,12 +77,14 @@ pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoi
             format_args!("at most {}", MAX_SERVERS - 1),
         ));
     }
-    // Another database, or another user, is the same server all the same.
+    // Two databases of one server share its memory and its crash, so they would be two votes of one
+    // server.
     let once = "each server once, whatever the database or the user";
     distinct("urls", urls, |url| settings.server(url), once)
 }
 
-/// The servers of at least one URL, each with an address of its own.
+/// The servers of these URLs, of which there must be one at least. Duplicate addresses are an
+/// error.
 fn distinct(
     field: &str,
     urls: &[String],

@@ -2,7 +2,7 @@
 
 /// Writes the setters of a builder that has `settings`.
 ///
-/// `open` and `open_tls` are the code by which the examples begin to build such a `client`; the other texts
+/// `open` and `open_tls` are the first lines of the examples, with and without TLS; the other texts
 /// complete sentences of the documentation.
 macro_rules! setters {
     (
@@ -13,11 +13,11 @@ macro_rules! setters {
         connects: $connects:literal,
         needs_tls: $needs_tls:literal $(,)?
     ) => {
-        /// How many connections there are to each server at most (Jedis: max total); default 10, from 1 to
-        /// 65,536.
+        /// The largest number of connections to each server (Jedis: max total); default 10, from 1
+        /// to 65,536.
         ///
-        /// Two more connections to each server are not counted: one renews, one listens. A thread that waits
-        /// for a lock uses none.
+        /// Two more connections to each server are not counted: one for renewals, one for messages.
+        /// A thread that waits for a lock uses none.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -67,11 +67,11 @@ macro_rules! setters {
             self
         }
 
-        /// What every lock's name begins with in Redis; default nothing.
+        /// A prefix for the name of every lock in Redis; default none.
         ///
-        /// A name and its prefix may have 64 KiB together. A longer name is refused when the lock is made, and
-        /// so is one that is [reserved](crate::LockClient::mutex) together with its prefix. So no prefix can
-        /// begin with `leasehold:`.
+        /// A name and its prefix may have 64 KiB together. A longer name is refused when the lock
+        /// is made, and so is one that is [reserved](crate::LockClient::mutex) together with its
+        /// prefix. So no prefix can begin with `leasehold:`.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -87,8 +87,9 @@ macro_rules! setters {
             self
         }
 
-        /// What [`holder`](crate::Mutex::holder) shows others about this client besides its host and its
-        /// process; default nothing. Control characters are left out, and anything beyond 128 bytes.
+        /// A text that [`holder`](crate::Mutex::holder) shows to others, besides this client's host
+        /// and process; default none. Control characters are removed, and the text is cut at 128
+        /// bytes.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -106,9 +107,10 @@ macro_rules! setters {
 
         /// A callback for every lock of this client that is lost before its release; default none.
         ///
-        /// The guard is invalid by then. The callback runs on a thread of its own, so it may take its time; a
-        /// panic in it is logged. It must not own the client, which would then never end. For the loss of one
-        /// hold use [`Guard::on_loss`](crate::Guard::on_loss). For a thread that waits for losses, send them to a
+        /// The guard is invalid by then. The callback runs on a thread of its own, so it may take
+        /// its time; a panic in it is logged. It must not own the client, which would then never
+        /// end. For the loss of one hold use [`Guard::on_loss`](crate::Guard::on_loss). For a
+        /// thread that waits for losses, send them to a
         /// [channel of your own](crate::guide::recipes#wait-for-losses-in-a-thread).
         ///
         /// ```
@@ -134,13 +136,13 @@ macro_rules! setters {
 
         /// CA certificates to trust, in PEM, and no others; default those of the machine.
         ///
-        /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are read when the
-        /// client is built, and never again.
+        /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are
+        /// read when the client is built, and never again.
         #[doc = concat!("This needs the feature `tls` and ", $needs_tls, ".")]
         ///
-        /// The cryptography is what the process has chosen for rustls
-        /// (`rustls::crypto::CryptoProvider::install_default`), and *ring* if it has chosen nothing. The
-        /// library chooses nothing for the process.
+        /// The cryptography is the provider that the process has installed for rustls
+        /// (`rustls::crypto::CryptoProvider::install_default`), or *ring* if there is none. The
+        /// library installs no provider for the process.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -157,7 +159,8 @@ macro_rules! setters {
             self
         }
 
-        /// The client's certificate with its chain, and its key, in PEM, for mutual TLS; default none.
+        /// The client's certificate with its chain, and its key, in PEM, for mutual TLS; default
+        /// none.
         #[doc = concat!("This needs the feature `tls` and ", $needs_tls, ".")]
         ///
         /// ```

@@ -1,4 +1,4 @@
-//! What every client has, whatever it speaks to.
+//! The settings of every client, whatever servers it has.
 
 use std::time::Duration;
 
@@ -54,15 +54,19 @@ impl Settings {
         Ok(server)
     }
 
-    /// The same, where another server may be the one that the certificates are for.
+    /// The same for one server of several. The caller must check the use of the certificates for
+    /// all together.
     pub(super) fn one_of_several(&self, url: &str) -> Result<Endpoint> {
+        // Certificates with a plain URL are an error, since the user would believe in TLS that is
+        // not there. With sentinels, either side may be the one with TLS, so a single server cannot
+        // decide it.
         let server = endpoint::parse(url)?;
         #[cfg(feature = "tls")]
         let server = self.certificates.equip(server)?;
         Ok(server)
     }
 
-    /// Checks that the certificates, if any were given, are for one of these servers.
+    /// Checks that at least one of these servers uses the given certificates, if there are any.
     #[cfg_attr(not(feature = "tls"), allow(clippy::unused_self, unused_variables))]
     pub(super) fn check_certificates<'a>(
         &self,
@@ -77,7 +81,7 @@ impl Settings {
         Arc::new(Identity::new(&self.label))
     }
 
-    /// A client that speaks so. The reply to a request may take so long, and an exchange so long in all.
+    /// A client over this protocol. The pair limits the reply to a request, and a whole exchange.
     pub(super) fn client(
         self,
         protocol: Arc<dyn Protocol>,

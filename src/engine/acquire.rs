@@ -1,38 +1,40 @@
-//! How a thread whose turn it is gets the lease from Redis.
+//! How the acquirer of a slot gets the lease from Redis.
 //!
-//! One attempt has one owner's value. A request that brought no answer is repeated under the same
-//! value, which Redis recognises; what may remain of it when the thread gives up is left to the
-//! worker to clean up.
+//! One attempt has one owner's value. A request without a reply is repeated under the same value, which
+//! Redis recognises. If the thread gives up, the worker removes what may be left of the attempt.
 //!
 //! # An earlier request may still run
 //!
-//! A connection that broke does not prove that the request is dead, and yet it is repeated at once: to
-//! wait for its deadline would cost a command time-out for each pooled connection that had died. That
-//! departs from rule 2, so the first request may run after the second was answered, until its deadline,
-//! which the bid notes as `settled`. It can do two things:
+//! A request whose connection broke may still run, and yet it is repeated at once: to wait for its
+//! deadline would cost a command time-out for each pooled connection that had died. That departs from
+//! rule 2. The first request may run after the second had its reply, until its deadline, which the
+//! attempt records as `settled`. There are two cases:
 //!
 //! - *It runs while the attempt has the lock, or stands in the queue.* Then it changes nothing (rule 3).
-//! - *It runs when the attempt has the lock no longer*, and gets it once more. After a release, a leave or a
-//!   loss the worker takes the attempt out again once `settled` has passed (rule 6). The hold that was
-//!   lost does not come back: no reply that arrives when its validity is over changes it, whatever the
-//!   reply says (rule 30). And nobody else has the hold: before `settled` a lease is neither passed on nor
-//!   lingers (rule 17).
+//! - *It runs when the attempt no longer has the lock*, and acquires it once more. After a release, a
+//!   leave or a loss the worker removes the attempt again once `settled` has passed (rule 6). The lost
+//!   hold does not come back: no reply changes a hold whose validity is over (rule 30). And no other
+//!   thread has the hold: before `settled` a lease is neither passed on nor lingers (rule 17).
 //!
-//! Two cases are not covered, both within a command time-out after such an acquisition, and if another had
-//! the lock and gave it back within that time. An operator took the lock away, by `DEL` or by force: a
-//! renewal cannot tell. Or a lease ended that is shorter than the command time-out, with a transaction
-//! under way, whose commands then apply. The holder's token is lower than the other's in both.
+//! Two cases are not covered. Both need another client that acquires and releases the lock within a
+//! command time-out after such an acquisition:
+//!
+//! - An operator takes the lock away, by `DEL` or by force. A renewal cannot tell.
+//! - A lease ends that is shorter than the command time-out, while a transaction is under way. Its
+//!   commands apply.
+//!
+//! In both the holder's token is lower than that of the other client.
 //!
 //! What the acquirer does next depends on how it waits:
 //!
-//! | wait | asks | then pauses until |
+//! | wait | requests | then pauses until |
 //! | --- | --- | --- |
 //! | spin | try | a growing random time is over |
-//! | notify | try, listen, try | a release is heard, the holder's lease is over, a heartbeat |
-//! | queue | join (try while it cannot be told), beat | it is granted, the lease is over, a heartbeat |
+//! | notify | try, listen, try | a release is received, the holder's lease is over, or a heartbeat is due |
+//! | queue | join (try while it does not listen), beat | it is granted, the holder's lease is over, or a heartbeat is due |
 //!
-//! An acquirer that waits by notification lets listeners of other processes go first where its own process
-//! has just released the lock: `slot::fairness` has the rules.
+//! An acquirer that waits by notification yields to listeners of other processes if its own process has
+//! just released the lock: `slot::fairness` has the rules.
 
 mod attempt;
 mod grant;
@@ -55,11 +57,12 @@ use crate::engine::slot::{Admission, Attempt, Paused, Slot, WaitLimit};
 use crate::protocol::reply::{AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
 
-/// How much longer than the caller waits an answer is waited for: however short the wait, one attempt
-/// gets the time that an answer usually takes. What comes after it gets no more. With the slack of a
-/// socket, and of those who travel together, it stays below 50 ms.
+/// How long the last request may outlast the caller's wait: however short the wait is, one request gets
+/// the time that a reply usually takes. With the slack of sockets and of batches a call stays below 50 ms
+/// beyond its wait.
 const REPLY_GRACE: Duration = Duration::from_millis(25);
-/// Waits for the lock and takes it; `None` if somebody else has it for longer than the caller
+
+/// Waits for the lock and acquires it. Returns `None` if somebody else has it for longer than the caller
 /// waits.
 pub(crate) fn acquire(
     slot: &Arc<Slot>,
@@ -77,6 +80,8 @@ fn acquire_inner(
     options: &LockOptions,
     wait_limit: WaitLimit,
 ) -> Result<Option<Arc<HeldLease>>> {
+    // Read before the slot is entered. A single attempt may wait there for an exchange already, and its
+    // own request then gets `REPLY_GRACE` only, so that the call as a whole stays near one exchange.
     let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
     let last_deadline = end.unwrap_or_else(|| slot.context().exchange_deadline());
     let acquire_loop = |attempt| AcquireLoop {
@@ -119,39 +124,40 @@ fn cancelled_error(context: &Context) -> Error {
 /// What the acquirer does after an exchange.
 enum NextAction {
     Held(Arc<HeldLease>),
-    /// Try again, after a pause of at most this.
+    /// Ask again, after a pause of at most this.
     Again(Duration),
-    /// There is no time for another exchange.
+    /// The caller's time is over.
     GiveUp(Result<()>),
-    /// Another exchange would not help.
+    /// Another request would not help.
     Fail(Error),
 }
 
-/// The thread that talks to Redis for a slot.
+/// The thread that asks Redis for a slot.
 struct AcquireLoop<'a> {
     slot: &'a Arc<Slot>,
     context: &'a Context,
     options: &'a LockOptions,
     wait_limit: WaitLimit,
-    /// Until when the last exchange for the caller may take.
+    /// The latest deadline of a request for the caller.
     last_deadline: Moment,
     backoff: Backoff,
     /// `None` once it has become a lease.
     attempt: Option<Attempt>,
-    /// Since when Redis gives no useful answer.
+    /// When the outage began, while Redis gives no useful reply.
     outage: Option<Moment>,
-    /// For how long it gave none, once that is longer than anybody waits.
+    /// How long the outage lasted, once that is longer than the client rides one out.
     silence: Option<Duration>,
-    /// When Redis last told of a holder.
+    /// When Redis last replied that the lock is held.
     busy_at: Option<Moment>,
-    /// When the last request was sent whose answer found this attempt in the queue.
+    /// When the last request was sent whose reply found this attempt in the queue.
     queued_at: Option<Moment>,
-    /// Whether releases are heard of.
+    /// Whether this acquirer has subscribed to releases.
     listening: bool,
 }
 
 impl AcquireLoop<'_> {
-    /// Acquires it with an attempt that begins now, which leaves the lock to others until then.
+    /// Acquires the lock with an attempt that begins now. It does not ask before `yield_until`, if it
+    /// waits by notification.
     fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<HeldLease>>> {
         match yield_until {
             Some(until) if self.options.wait_kind() == WaitKind::Notify => {
@@ -160,25 +166,35 @@ impl AcquireLoop<'_> {
                 }
                 self.run(false)
             }
+            // Only a wait by notification yields. The slot has not noted that this thread asks, since it
+            // expected a pause.
             yield_until => self.run(yield_until.is_none()),
         }
     }
 
-    /// `asks` tells whether the slot knows that Redis is asked, and nothing can have been heard yet.
+    /// Asks until there is an outcome. `asks` is true if the slot has noted the first request already,
+    /// which also means that no message can have come for the attempt.
     fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
         loop {
+            // Spares the first request of an uncontended lock one lock of the slot.
             let message = if asks { None } else { self.slot.take_grant(true) };
             asks = false;
             let next = match message {
                 Some(message) => self.accept_message(message),
                 None => self.send_request(),
             };
+
+            // A grant may have come during the last request. It is looked for only here, where there will
+            // be no other request that would show it.
             let next = match next {
                 NextAction::GiveUp(outcome) => self.finish(outcome),
                 next => next,
             };
+
             match next {
                 NextAction::Held(lease) => {
+                    // The shutdown may have looked at the slot before this lease was in it. If it looked
+                    // later, it has taken the lease itself, and this does nothing.
                     if self.context.is_shut_down() {
                         Holding::new(self.slot, lease).shut_down();
                         return Err(cancelled_error(self.context));
@@ -193,6 +209,8 @@ impl AcquireLoop<'_> {
                 }
                 NextAction::GiveUp(Ok(())) => return Ok(None),
                 NextAction::GiveUp(Err(error)) => {
+                    // The threads behind this one learn of the outage now, and do not ride it out once
+                    // more each.
                     if let Some(silence) = self.silence {
                         self.slot.give_up(silence);
                     }
@@ -203,10 +221,12 @@ impl AcquireLoop<'_> {
         }
     }
 
-    /// Pauses before the first attempt where this process has just released the lock and others listen.
+    /// Pauses before the first request, because this process has just released the lock and others
+    /// listen.
     fn yield_to_listeners(&self, until: Moment) -> Paused {
         let last = self.wait_limit.end().unwrap_or(self.last_deadline);
-        // A process that hears how another releases it need not pause to the end.
+        // With a subscription the pause ends at the release of another. It is only wished for: to wait
+        // for the confirmation could take longer than the pause.
         if let Some(channel) = self.slot.target().channel() {
             self.context.listener.wish_for(channel, self.slot, until.min(last));
         }
@@ -216,7 +236,8 @@ impl AcquireLoop<'_> {
     fn mode(&self) -> AcquireMode {
         match (self.options.wait_kind(), self.wait_limit, &self.attempt) {
             (WaitKind::Queue, _, Some(attempt)) if attempt.queued => AcquireMode::Heartbeat,
-            // Nobody joins who could not be told (rule 12).
+            // Only with a live listener: a grant could not reach this client otherwise (rule 12). A
+            // single attempt never joins (rule 4).
             (WaitKind::Queue, WaitLimit::Until(_), _) if self.context.listener.is_live() => {
                 AcquireMode::Join
             }
@@ -230,32 +251,44 @@ impl AcquireLoop<'_> {
         }
         let mode = self.mode();
         let now = self.context.now();
-        // A thread that was kept from the processor gets its attempt all the same.
+        // A thread that did not get the processor in time sends its request all the same: `None` would
+        // say that somebody has the lock, which nobody has asked.
         let last = self.last_deadline.max(now.after(REPLY_GRACE));
         let deadline = now.after(self.context.bounds.exchange).min(last);
         let time = deadline.since(now);
+
         let Some(attempt) = &mut self.attempt else {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
+
+        // Before the request is sent: without a reply the attempt may stand in the queue all the same,
+        // and must be removed from it (rule 6).
         attempt.queued |= mode == AcquireMode::Join;
         let request = AcquireRequest {
             owner: &attempt.owner,
             ttl: self.options.lease.ttl(),
             mode,
-            // Nobody waits for a grant after the last exchange (rule 8).
+            // Nobody waits for a grant after the last request, so a hand-over after it must skip this
+            // waiter (rule 8).
             dies_after: DEAD_AFTER.min(last.since(now)),
         };
+
         let acquired = self.context.protocol.acquire(self.slot.target(), &request, deadline);
         attempt.spent = acquired.is_spent;
+
         match acquired.outcome {
             Ok(AcquireReply::Granted(granted)) => self.accept(granted),
             Ok(AcquireReply::Busy(busy)) => {
+                // From before the sending: the grant is surely later than this moment. A try says nothing
+                // about the queue.
                 self.queued_at = (mode != AcquireMode::Try).then_some(now);
                 self.wait_for_holder(busy, mode)
             }
             Ok(AcquireReply::Split(apart)) => self.retry_after_split(apart),
             Ok(AcquireReply::Late) => self.retry_late(time),
             Ok(AcquireReply::Gone) => {
+                // Redis has dropped this attempt from its queue. Only a new one may join (rule 1), and
+                // does so at once: its place is lost as it is.
                 self.restart_attempt();
                 NextAction::Again(Duration::ZERO)
             }
@@ -265,23 +298,28 @@ impl AcquireLoop<'_> {
 
     fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {
         self.note_held_elsewhere();
+        // Ended by every reply, also by the last; begun below only by a thread that goes on waiting.
         if busy.ttl.is_some() {
             self.context.no_expiry_warnings.end(self.slot.target().name());
         }
+
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         if busy.ttl.is_none() {
             self.context.no_expiry_warnings.warn(self.slot.target().name());
         }
+
         let kind = self.options.wait_kind();
         if kind == WaitKind::Notify {
-            // Those that collide over the next release have not collided before.
+            // The next release is a new contest: nobody has collided over it yet, so the pauses start
+            // small again.
             self.backoff = Backoff::new();
         }
         if kind != WaitKind::Spin
             && let Err(error) = self.start_listening(mode)
         {
             return if self.time_left().is_none() {
-                // Redis has just told of a holder, and that is all there was time for.
+                // Redis has just replied that the lock is held, and the caller's time was over before the
+                // listener was ready. That is no error of Redis.
                 NextAction::GiveUp(Ok(()))
             } else if error.is_unreachable() {
                 self.retry_in_outage(error)
@@ -289,20 +327,27 @@ impl AcquireLoop<'_> {
                 NextAction::Fail(error)
             };
         } else if mode == AcquireMode::Try && kind == WaitKind::Queue {
+            // The listener is live now. That was a try, so the next request joins.
             return NextAction::Again(Duration::ZERO);
         } else if kind == WaitKind::Notify && !std::mem::replace(&mut self.listening, true) {
-            // It may have been released before anybody listened.
+            // The lock may have been released between that reply and the subscription, and no message of
+            // it comes.
             return NextAction::Again(Duration::ZERO);
         }
+
+        // A holder that does not hand over belongs to another library, or spins: nobody publishes its
+        // release. Then the first waiter of the queue polls, and those behind it wait for that one to
+        // hand over.
         let polls = kind == WaitKind::Spin || (!busy.hands_over && kind == WaitKind::Queue);
         let most = if polls && busy.ahead == 0 { self.backoff.next() } else { HEARTBEAT };
-        // Redis rounds what is left down to a millisecond.
+        // Redis rounds the rest of the lease down to a millisecond. Without one more this would ask just
+        // before the end, and find the lock held.
         let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         NextAction::Again(most.min(ttl).min(left))
     }
 
-    /// Nobody has it, and nobody will tell of a release: those that collided try again, not all at
-    /// once.
+    /// Several clients have a part of the votes of a quorum each. Nobody will publish a release, so they
+    /// ask again, at random moments.
     fn retry_after_split(&mut self, apart: Duration) -> NextAction {
         self.note_held_elsewhere();
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
@@ -310,17 +355,21 @@ impl AcquireLoop<'_> {
         NextAction::Again(pause.min(left))
     }
 
-    /// Redis answered, and it is not ours.
+    /// Redis has replied, and this attempt does not have the lock.
     fn note_held_elsewhere(&mut self) {
         self.outage = None;
         self.busy_at = Some(self.context.now());
         if let Some(attempt) = &mut self.attempt {
+            // The reply is final about every earlier request of this attempt, for one server. Of several
+            // servers some may not have replied, and may have accepted it.
             attempt.unknown = self.context.protocol.may_still_own(&attempt.owner);
         }
         self.slot.held_elsewhere();
     }
 
     fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {
+        // An attempt in the queue stays there while the listener is down, and finds its grant by its
+        // heartbeats.
         if mode != AcquireMode::Try || self.listening {
             return Ok(());
         }
@@ -332,7 +381,7 @@ impl AcquireLoop<'_> {
         }
     }
 
-    /// How long the caller goes on waiting, if at all.
+    /// How long the caller still waits; `None` if its time is over or it makes one attempt.
     fn time_left(&self) -> Option<Duration> {
         match self.wait_limit {
             WaitLimit::TryOnce => None,

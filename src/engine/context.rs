@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) worker: Worker,
     pub(crate) listener: WakeListener,
     pub(crate) no_expiry_warnings: NoExpiryWarnings,
-    /// Whether the user wants to hear of requests to let go.
+    /// Whether the user has a callback for release requests.
     wants_release_requests: bool,
     /// Set once, by a shutdown: no thread gets a lock after that.
     pub(super) shut_down: AtomicBool,

@@ -1,32 +1,35 @@
-//! A lease that counts only once there are so many copies of it.
+//! Waiting until enough replicas or disks have a new lease.
 
 use crate::base::error::{Error, Result};
 use crate::base::option::Durability;
 use crate::base::text::Span;
 use crate::engine::holding::Holding;
 
-/// Waits until replicas and disks have a lease that its thread has just got, if its options say so;
-/// else gives it back.
+/// Waits until replicas and disks have a lease that was just granted, if its options ask for that.
+/// Releases it if too few have it.
 pub(super) fn confirm(holding: Holding) -> Result<Holding> {
     let options = holding.lease.terms.options;
     let Some(error) = options.durabilities().find_map(|wanted| missing(&holding, wanted)) else {
         return Ok(holding);
     };
-    // What cannot be given back at once is left to the worker.
+    // The caller must not hold a lock that a fail-over could lose. A lease that is over is a loss that
+    // was reported already.
     if holding.lease.is_live()
         && let Err(error) = holding.release()
     {
-        log!(warn, "{error}; it was given back because there were too few copies of it");
+        log!(warn, "{error}; it had to be released because too few replicas or disks had it");
     }
     Err(error.of(holding.name()))
 }
 
-/// Why the lease does not count; `None` once there are as many copies as there must be.
+/// The error if there are too few copies of the lease; `None` if there are enough.
 fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     let Holding { slot, lease } = holding;
     let (context, target) = (slot.context(), slot.target());
     let start = context.now();
     let deadline = start.after(wanted.within + context.bounds.exchange);
+    // No longer than the lease: it would be lost by then, and the server would be asked to wait for
+    // nothing.
     let deadline = deadline.min(lease.valid_until());
     match context.protocol.replicate(target, &lease.terms.owner, wanted, deadline) {
         Ok(Ok(have)) if have.covers(&wanted) => holding.check_valid().err(),
@@ -34,13 +37,13 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
             let is_cut = lease.valid_until() < start.after(wanted.within);
             Some(short(have, wanted, is_cut))
         }
-        // It was passed on in this process, and lost before.
+        // A lease that was passed on in this process is no longer new, and may be gone by now.
         Ok(Err(ownership)) => holding.check_ownership(ownership).err(),
         Err(failure) => Some(failure.into()),
     }
 }
 
-/// `is_cut` where the lease is shorter than the time that they may take.
+/// `is_cut` is true if the lease ends before the time that they may take.
 fn short(have: Durability, wanted: Durability, is_cut: bool) -> Error {
     let time = if is_cut {
         "before its lease was nearly over".to_owned()

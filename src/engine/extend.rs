@@ -1,4 +1,4 @@
-//! What a holder asks Redis about its lease while it has it.
+//! The requests of a holder about its lease: extend, check, transaction.
 
 use std::time::Duration;
 
@@ -23,25 +23,34 @@ impl Holding {
         check_span(TTL_OF_EXTEND, ttl)?;
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+        // Counted before it is sent, so that a release by another thread does not pass the lease on
+        // meanwhile (rule 17).
         let under_way = self.lease.command();
+
         let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {
             let told =
                 context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
-            // Each request counts: the first may be carried out after the second was answered (rule 31).
+            // Kept over both requests: the first may be carried out after the second has its reply (rule
+            // 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
                 |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
+            // Redis may have the longer lease, on which nobody here may rely. The release of a lost hold
+            // must still reach that far.
             if told.as_ref().is_err_and(may_remain) {
                 self.lease.may_last_until(context.now().after(ttl));
             }
             told
         });
+        // A reply to the repetition says nothing about the first request, which stays under way (rule
+        // 17).
         if unanswered {
             under_way.keep_pending();
         }
+
         let OwnershipReply { ownership, sent } = match told {
             Ok(told) => told,
             Err(failure) => {
@@ -54,21 +63,25 @@ impl Holding {
                         error
                     }
                 })?;
+                // Never *owned*, so the moment is not used.
                 OwnershipReply { ownership, sent: Moment::PAST }
             }
         };
+
         self.check_ownership(ownership)?;
         self.lease.lengthen(sent, ttl);
-        // Where the answer came when validity was over, it changed nothing.
+        // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
         self.check_valid()
     }
 
-    /// Asks Redis whether a lease is still its owner's.
+    /// Asks Redis whether the owner still has the lock.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_inner().map_err(|error| error.of(self.name()))
     }
 
     fn check_inner(&self) -> Result<()> {
+        // Redis is not asked about a hold that is over here: a late request may have made it the owner
+        // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let ownership = match context.protocol.holder(target, context.exchange_deadline()) {
@@ -77,17 +90,19 @@ impl Holding {
             Ok(Some(_)) => Ownership::Taken,
             Err(failure) => taken_by_wrong_type(failure)?,
         };
+        // The validity may have ended during the exchange.
         self.check_ownership(ownership)?;
         self.check_valid()
     }
 
-    /// Runs commands that apply only if a lease is still its owner's.
+    /// Runs commands that apply only if the owner still has the lock.
     pub(crate) fn apply(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
         self.apply_inner(pipeline).map_err(|error| error.of(self.name()))
     }
 
     fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        // The next to use the connection would find it in another database, or be somebody else there.
+        // Such a command would change the pooled connection for its next user: another database, or
+        // another user of Redis.
         if let Some(name) = forbidden_command(pipeline) {
             return Err(Error::config(
                 "transaction",
@@ -95,27 +110,33 @@ impl Holding {
                 "commands on data, and none about connections, subscriptions or transactions",
             ));
         }
+
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
+
         let under_way = self.lease.command();
         let deadline = context.exchange_deadline();
         let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
+
         let ownership = match settle_command(applied, under_way) {
             Ok(Applied::Done(replies)) => return Ok(replies),
             Ok(Applied::Gone) => Ownership::Gone,
             Ok(Applied::Taken) => Ownership::Taken,
             Err(failure) if failure.is_unknown() => {
+                // Never repeated: the commands of the user may have been applied.
                 return Err(Error::from(failure)
                     .with_consequence("look whether the transaction was applied"));
             }
-            // What a command of the user's says of its own key is a value among the answers.
+            // This is about the lock's key. An error about a key of the user is a value among the
+            // replies.
             Err(failure) => taken_by_wrong_type(failure)?,
         };
+
         self.check_ownership(ownership)?;
         Ok(Vec::new())
     }
 
-    /// Ends a lease as lost where Redis says that it is not its owner's.
+    /// Ends a lease as lost if Redis replied that its owner does not have the lock.
     pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
         if ownership == Ownership::Owned {
             return Ok(());
@@ -127,7 +148,7 @@ impl Holding {
     }
 }
 
-/// A command that was never answered keeps its lease from being passed on (rule 17).
+/// Keeps a command without a reply counted, so that its lease is not passed on (rule 17).
 fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
     if outcome.as_ref().is_err_and(Failure::is_unknown) {
         under_way.keep_pending();

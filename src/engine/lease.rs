@@ -1,11 +1,15 @@
-//! The lease of one hold.
+//! The lease of one hold: its validity, its renewals, its loss.
 //!
 //! | phase | meaning | goes to |
 //! | --- | --- | --- |
 //! | live | granted; valid until a moment, which renewals move | releasing, lost |
-//! | releasing | being given back; no longer valid, no longer renewed | ended, lost |
-//! | lost | ended before it was given back, for a cause | |
-//! | ended | given back, or left to the worker to give back | |
+//! | releasing | being released; no longer valid, no longer renewed | ended, lost |
+//! | lost | ended before its release, for a cause | |
+//! | ended | released, passed on, or left to the worker to release | |
+//!
+//! The ends of the validity and of the lease are atomics, so that `is_valid` of a guard takes no lock.
+//! They are written under the lock of the phase. A reader decides by one of them alone, so no order
+//! between the two matters.
 
 mod hold_count;
 mod terms;
@@ -33,30 +37,31 @@ enum Phase {
     Ended,
 }
 
-/// What Redis granted to one attempt of this process, held by one thread.
+/// What Redis granted to one attempt of this process, as one thread holds it.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     pub(crate) terms: LeaseTerms,
     phase: Mutex<Phase>,
-    /// In nanoseconds; changed only under `phase`, and the past unless live.
+    /// In nanoseconds. Changed only under `phase`; the past unless the phase is live.
     valid_until: AtomicU64,
-    /// The same without `max_hold`, and also when it is not live any longer.
+    /// The same without `max_hold`. It is kept when the lease is no longer live.
     leased_until: AtomicU64,
-    /// The latest end that Redis may have for it and that its holder must not rely on: a renewal or an
-    /// extension was never answered, or was confirmed too late. The past if there is none.
+    /// The latest end that Redis may have for it, after a renewal or an extension that had no reply or a
+    /// late one. Its holder must not rely on it. The past if there is none.
     perhaps_until: AtomicU64,
-    /// When it is to be renewed next, in nanoseconds.
+    /// When the next renewal is due, in nanoseconds.
     renew_at: AtomicU64,
     renewals: AtomicU32,
-    /// Whether the last renewal failed, so that running out means that Redis was unreachable.
+    /// Whether the last renewal failed. A lease that runs out then is lost because Redis was unreachable.
     failing: AtomicBool,
-    /// When it was last said to be another's, in nanoseconds; 0 if never, or if Redis has denied it since.
+    /// When a message last reported its eviction, in nanoseconds; 0 if none did, or if Redis has denied
+    /// it since.
     doubted_at: AtomicU64,
-    /// Commands under way or never answered: with any, it must not become another thread's
+    /// How many commands are under way or had no reply. With any, the lease must not go to another thread
     /// (rule 17).
     under_way: AtomicU32,
     pub(crate) hold_count: HoldCount,
-    /// What is called when it is lost; grows only under `phase`.
+    /// The callbacks of this hold. Added to only under `phase`.
     hooks: LossHooks,
 }
 
@@ -73,30 +78,36 @@ impl HeldLease {
         HeldLease::begin(terms, leased_until, renew_at, 1)
     }
 
-    /// The next hold of the same lease, by a thread with these options; `None` if it cannot be
-    /// passed on.
+    /// The next hold of the same lease, by a thread with these options; `None` if it cannot be passed on.
     pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
-        // What is left would be all that a hold without renewals ever has (rule 9).
+        // Without renewals the next hold would only have what is left of the lease (rule 9).
         if !self.terms.options.requests_same_as(options)
             || !options.is_renewed()
             || !self.may_last(now)
         {
             return None;
         }
+
         let terms = self.terms.successor(options, now)?;
+        // This hold is over: its phase is no longer live, so no reply moves the end or the next renewal
+        // between these two reads. The next hold must get both from the same renewal, or it might end
+        // before it is renewed.
         let leased_until = self.leased_until();
         let renew_at = match self.renew_at() {
-            // The renewals of the hold before were used up, and this one has its own.
+            // The previous hold had used up its renewals. This one has its own, the first of them after a
+            // third of what is left.
             Moment::FAR => now.after(leased_until.since(now) / RENEWALS_PER_LEASE),
             renew_at => renew_at,
         };
-        // The count of the hold before, which nobody shows any more.
+        // Redis shows the count of the previous hold until the worker shows the new one.
         let next = HeldLease::begin(terms, leased_until, renew_at, self.hold_count.shown());
+        // An unanswered renewal of the previous hold is about the same key: if the next hold is lost, its
+        // release must reach as far.
         next.may_last_until(self.perhaps_until());
         Some(next)
     }
 
-    /// A hold that begins now, while this count is shown.
+    /// A hold that begins now, while Redis shows this count.
     fn begin(
         terms: LeaseTerms,
         leased_until: Moment,
@@ -119,54 +130,61 @@ impl HeldLease {
         })
     }
 
-    /// Whether it is good enough for another hold: renewed, nothing under way or unsettled
-    /// (rule 17), not said to be another's, and not near its end.
+    /// Whether another hold may follow: the lease is renewed, nothing is under way or unsettled (rule
+    /// 17), no eviction was reported, and the end is not near.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         self.terms.options.lease.is_renewed()
+            // A command of this hold that runs later would run for the next holder: its transaction would
+            // apply, with another thread's lease to guard it.
             && !self.is_under_way()
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
+            // Until then a request of this attempt may run, and acquire the lock again after a loss. The
+            // next hold has the same owner's value, and would take that key for its own.
             && self.terms.settled <= now
+            // A renewal is due when two thirds are left. With less than a quarter left the renewals do
+            // not get through, and the next hold would begin just before its loss.
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
     }
 
-    /// The end of what Redis granted, whatever became of the hold.
+    /// The end of what Redis granted, whatever happened to the hold.
     pub(crate) fn leased_until(&self) -> Moment {
         Moment::from_nanos(self.leased_until.load(Ordering::Acquire))
     }
 
-    /// The end that Redis may have for it and that its holder must not rely on; the past if there is none.
+    /// The latest end that Redis may have for it, on which its holder must not rely; the past if there is
+    /// none.
     pub(crate) fn perhaps_until(&self) -> Moment {
         Moment::from_nanos(self.perhaps_until.load(Ordering::Acquire))
     }
 
-    /// Notes that Redis may keep it until then, and that its holder must not rely on that.
+    /// Notes that Redis may keep it until that moment, on which its holder must not rely.
     pub(crate) fn may_last_until(&self, moment: Moment) {
         self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Counts a command about it that is under way, until the answer is dropped.
+    /// Counts a command about it that is under way, until the returned guard is dropped.
     pub(crate) fn command(self: &Arc<HeldLease>) -> CommandGuard {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         CommandGuard(Arc::clone(self))
     }
 
-    /// Whether a command about it is under way, or was never answered.
+    /// Whether a command about it is under way, or had no reply.
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way.load(Ordering::SeqCst) != 0
     }
 
-    /// When it is to be renewed; [`Moment::FAR`] if never again.
+    /// When the next renewal is due; [`Moment::FAR`] if there is none.
     pub(crate) fn renew_at(&self) -> Moment {
         Moment::from_nanos(self.renew_at.load(Ordering::Relaxed))
     }
 
-    /// When the worker should look at it again.
+    /// When the worker should check it again.
     pub(crate) fn next_check(&self) -> Moment {
         self.renew_at().min(self.valid_until())
     }
 
-    /// The end of validity; the past once it is not live.
+    /// The end of validity; the past once it is not live any more.
     pub(crate) fn valid_until(&self) -> Moment {
         Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
     }
@@ -179,15 +197,17 @@ impl HeldLease {
         matches!(*self.phase.lock(), Phase::Live)
     }
 
-    /// Notes that Redis lets it live for `ttl` from `sent` on. Never shortens it (rule 14), and changes
-    /// nothing where the hold is over (rule 30).
+    /// Notes that it lasts in Redis for `ttl` from `sent` on. Never shortens it (rule 14), and changes
+    /// nothing if the hold is over (rule 30).
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
         self.lengthen_inner(&self.phase.lock(), sent, ttl);
     }
 
-    /// Notes a renewal that was sent then and confirmed. It changes all of a lease or nothing: the next
-    /// hold of the same lease takes over when it ends and when it is renewed, and the two must agree.
+    /// Notes a renewal that was sent at `sent` and confirmed. It changes the end and the next renewal of
+    /// the lease, or neither: the next hold of the same lease takes over both, and they must agree.
     pub(crate) fn renewed(&self, sent: Moment) {
+        // Held over both writes: a release that begins in between would pass on a lease whose end was
+        // moved and whose renewal was not.
         let phase = self.phase.lock();
         if self.lengthen_inner(&phase, sent, self.terms.ttl()) {
             let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -197,16 +217,18 @@ impl HeldLease {
     }
 
     /// Lengthens it if the hold is not over. Returns whether it did.
-    ///
-    /// A hold whose validity is over is lost, also where nobody has noticed yet: another may have had the
-    /// lock since, and a late request of this attempt may have got it back (rule 30).
     fn lengthen_inner(&self, phase: &Phase, sent: Moment, ttl: Duration) -> bool {
         let now = self.terms.clock.now();
         if !matches!(phase, Phase::Live) || !self.is_valid_at(now) {
-            // Redis keeps it for so long all the same.
+            // The reply is right, and comes too late. Between the end of the validity and now another may
+            // have had the lock, and a late request of this attempt may have acquired it again: to go on
+            // would be to hold it twice (rule 30). Redis counts from a moment before now, so it keeps the
+            // lease until then at most.
             self.may_last_until(now.after(ttl));
             return false;
         }
+        // Replies may be noted out of order, and an extension may be longer than a renewal that is sent
+        // after it.
         let leased = validity(sent, ttl).max(self.leased_until());
         self.leased_until.store(leased.as_nanos(), Ordering::Release);
         self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
@@ -214,21 +236,25 @@ impl HeldLease {
         true
     }
 
-    /// Notes that it is said to be another's. Redis is to be asked.
+    /// Notes that a message reported its eviction. Redis must be asked.
     pub(crate) fn doubt(&self, now: Moment) {
+        // At least 1, because 0 means that there is no doubt.
         self.doubted_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
     }
 
-    /// Whether Redis is to be asked whose it is.
+    /// Whether Redis must be asked who has the lock.
     pub(crate) fn is_doubted(&self) -> bool {
         self.doubted_at.load(Ordering::SeqCst) != 0
     }
 
-    /// Notes that Redis was asked then, and says that it is its owner's.
+    /// Notes that Redis confirmed the owner in reply to a request that was sent at `sent`.
     pub(crate) fn confirmed(&self, sent: Moment) {
+        // A reply to a request that was sent before the message came says nothing about what the message
+        // reports.
         let doubted_at = self.doubted_at.load(Ordering::SeqCst);
         if doubted_at != 0 && doubted_at <= sent.as_nanos() {
-            // What is said meanwhile is to be asked about anew.
+            // Exchanged and not stored: a message that comes between the two lines is a new doubt, and
+            // stays.
             let _ =
                 self.doubted_at.compare_exchange(doubted_at, 0, Ordering::SeqCst, Ordering::SeqCst);
         }
@@ -239,8 +265,8 @@ impl HeldLease {
         self.failing.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it as lost if it is live and its validity is over. Returns the loss if this call found it; then
-    /// the slot and the user are yet to be told.
+    /// Ends it as lost if it is live and its validity is over. Returns the loss to the one caller that
+    /// found it, who must free the slot and notify the user.
     pub(crate) fn expire(&self, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) || self.is_valid_at(now) {
@@ -249,23 +275,24 @@ impl HeldLease {
         Some(self.lose_inner(&mut phase, self.natural_cause(now)))
     }
 
-    /// Ends it as lost if it is live. Returns the loss if this call found it; then the slot and the user are
-    /// yet to be told.
+    /// Ends it as lost if it is live. Returns the loss to the one caller that found it, who must free the
+    /// slot and notify the user.
     pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) {
             return None;
         }
-        // What Redis says about a lease that ran out is only the consequence.
+        // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause.
         let cause = if self.is_valid_at(now) { cause } else { self.natural_cause(now) };
         Some(self.lose_inner(&mut phase, cause))
     }
 
-    /// Ends its release as lost: Redis says that it was no longer its owner's.
+    /// Ends its release as lost, because Redis replied that the owner did not have the lock any more.
     pub(crate) fn lose_in_release(&self, cause: LossCause) -> Loss {
         self.lose_inner(&mut self.phase.lock(), cause)
     }
 
+    /// Why a lease ran out by itself.
     fn natural_cause(&self, now: Moment) -> LossCause {
         if now >= self.terms.limit {
             LossCause::MaxHold
@@ -282,6 +309,8 @@ impl HeldLease {
         let is_renewed = self.terms.options.lease.is_renewed();
         let name = self.terms.target.name();
         let loss = Loss::new(name.clone(), self.terms.token, cause, is_renewed);
+        // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
+        // itself invalid.
         self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
         *phase = Phase::Lost(loss.clone());
         loss
@@ -295,38 +324,45 @@ impl HeldLease {
         }
     }
 
-    /// Begins its release: from now on it is not valid (rule 15). Answers until when it would have
-    /// been, or nothing if it is not live.
+    /// Begins its release: from now on it is not valid (rule 15). Returns when its validity would have
+    /// ended, or `None` if it is not live.
     pub(crate) fn begin_release(&self) -> Option<Moment> {
         let mut phase = self.phase.lock();
         if !matches!(*phase, Phase::Live) {
             return None;
         }
         *phase = Phase::Releasing;
+        // Swapped in the same step: a guard in another thread must not pass its check once the release is
+        // sent. Until the moment that this returns nobody else can have got the lock, which decides what
+        // a repeated release means.
         Some(Moment::from_nanos(self.valid_until.swap(Moment::PAST.as_nanos(), Ordering::AcqRel)))
     }
 
-    /// Ends its release. [`forget_hooks`](Self::forget_hooks) is owed.
+    /// Ends its release. The caller then calls [`forget_hooks`](Self::forget_hooks).
     pub(crate) fn end(&self) {
         let mut phase = self.phase.lock();
+        // The reply to the release may have made it a loss, which must stay one.
         if matches!(*phase, Phase::Releasing) {
             *phase = Phase::Ended;
         }
     }
 
-    /// Drops what would have been called at a loss, once it is given back. What the user moved into it
-    /// may panic when it is dropped, or want the lock.
+    /// Drops the callbacks of a hold that was released. The caller has nothing locked, and the slot is
+    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock.
     pub(crate) fn forget_hooks(&self) {
+        // `if`, and not `match` or `if let`, which would keep the phase locked for their whole body.
+        // After a loss the callbacks stay: they are about to be called.
         if matches!(*self.phase.lock(), Phase::Ended) {
             drop(self.hooks.take());
         }
     }
 
-    /// Keeps what is to be called when it is lost; that ends with the hold. Gives it back, with
-    /// the loss, if it is lost already.
+    /// Keeps a callback for a loss of this hold. If the hold is lost already, returns it with the loss.
     pub(crate) fn on_loss(&self, hook: LossHook) -> Option<(Loss, LossHook)> {
         let phase = self.phase.lock();
         let loss = match &*phase {
+            // Under the phase, so that a loss either finds the callback or is found here. A release may
+            // still end as a loss.
             Phase::Live | Phase::Releasing => {
                 self.hooks.add(hook);
                 return None;
@@ -334,23 +370,26 @@ impl HeldLease {
             Phase::Lost(loss) => Some(loss.clone()),
             Phase::Ended => None,
         };
+        // A callback that is returned to nobody is dropped below, and its destructor may need this lease.
         drop(phase);
         loss.map(|loss| (loss, hook))
     }
 
-    /// Takes out what is to be called now that it is lost.
+    /// Takes out the callbacks, after a loss.
     pub(crate) fn take_hooks(&self) -> LossHooks {
         self.hooks.take()
     }
 }
 
-/// A command about a lease that is under way.
+/// A command about a lease, counted while it is under way.
 #[derive(Debug)]
 pub(crate) struct CommandGuard(Arc<HeldLease>);
 
 impl CommandGuard {
-    /// Notes that it was never answered, and may be carried out at any time.
+    /// Keeps it counted for good: it had no reply, and may be carried out at any time.
     pub(crate) fn keep_pending(self) {
+        // One more, because `drop` takes one away. The count never comes back to zero: this hold is the
+        // last of its lease in this process, and ends by a release.
         self.0.under_way.fetch_add(1, Ordering::SeqCst);
     }
 }

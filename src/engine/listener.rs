@@ -1,30 +1,31 @@
-//! Listening for what wakes waiters: one thread for each server that publishes, with its own connection.
+//! The listener: one thread for each server that publishes, with a connection of its own. It receives the
+//! messages that wake waiters.
 //!
 //! | the client is | meaning | goes to |
 //! | --- | --- | --- |
 //! | idle | nobody has waited yet: no thread, no connection | down |
-//! | down | too few servers are heard: their threads connect, again and again | live, refused |
-//! | live | enough servers have confirmed the client's channel, and one is still heard | down |
+//! | down | too few servers are listened to: their threads connect, again and again | live, refused |
+//! | live | enough servers have confirmed the client's channel, and one still listens | down |
 //! | refused | too many servers do not let this user listen; tried again when somebody waits | down |
 //!
 //! | a server is | when | its thread |
 //! | --- | --- | --- |
 //! | connecting | it is new | connects |
-//! | listening | it has confirmed the client's channel | asks for the channels that are wished for there, and tells what is news |
-//! | down | its connection failed, or it refuses the user | rests: for a time that grows; after a refusal, while others are heard, until a connection to it was tried for a caller, or a minute |
-//! | gone | the publishers have it no longer | ends |
+//! | listening | it has confirmed the client's channel | subscribes to the channels wished for there, and passes messages on |
+//! | down | its connection failed, or it refuses the user | rests for a time that grows; after a refusal, while others are listened to, until a caller has tried to connect to it, or for a minute |
+//! | gone | the publishers do not have it any more | ends |
 //!
 //! | a channel of a name is | when |
 //! | --- | --- |
 //! | wished for | a slot waits there |
 //! | confirmed | enough of the servers that have it confirmed the wish |
-//! | refused | the others are not enough; asked for again when somebody waits |
+//! | refused | too few are left to confirm it; asked for again when somebody waits |
 //!
-//! What differs between one server, a cluster and a quorum is which servers there are and which of their
-//! messages are believed: [`Publishers`]. Whenever the client comes to be live, all waiters are woken to ask
-//! again: what was said meanwhile was said to nobody. The same holds for those at one channel whenever enough
-//! servers confirm it anew (rule 12). Callers ask for one more channel by leaving the wish here and publishing
-//! to the client's own channel, which wakes the threads.
+//! One server, a cluster and a quorum differ in which servers there are and which of their messages are
+//! believed: [`Publishers`]. Whenever the client becomes live, all waiters are woken to ask again,
+//! because messages published before are lost. The same holds for the waiters of one channel whenever
+//! enough servers confirm it again (rule 12). A caller adds a channel by leaving its wish here and
+//! publishing to the client's own channel, which wakes the threads.
 
 mod server_thread;
 mod state;
@@ -44,30 +45,31 @@ use crate::wire::failure::Failure;
 pub(crate) use state::ReleaseListener;
 use state::{ChannelState, State};
 
-/// What the callers and the threads of one client share.
+/// The part that the callers and the threads of one client share.
 struct Shared {
     publishers: Arc<dyn Publishers>,
     /// The client's own channel.
     own: Vec<u8>,
-    /// What the threads are called.
+    /// The name of the threads.
     thread: String,
     state: Mutex<State>,
     changed: Condvar,
+    /// Written while `state` is locked, and read without it on the path of each lock.
     live: AtomicBool,
     closed: AtomicBool,
     clock: Arc<dyn Clock>,
-    /// Is told the messages that are for the slots of a name, or for all.
+    /// Receives the messages for the slots of a name, or for all.
     on_wake: Box<dyn Fn(WakeMessage) + Send + Sync>,
 }
 
-/// Hears what wakes the waiters of a client.
+/// The listener of a client.
 pub(crate) struct WakeListener {
     shared: Arc<Shared>,
     protocol: Arc<dyn Protocol>,
 }
 
 impl WakeListener {
-    /// What messages say of a name, or of all, is told to `on_wake`.
+    /// `on_wake` receives the messages for the slots of a name, or for all.
     pub(crate) fn new(
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
@@ -88,39 +90,40 @@ impl WakeListener {
         WakeListener { shared: Arc::new(shared), protocol }
     }
 
-    /// Whether messages are heard.
+    /// Whether the client listens.
     pub(crate) fn is_live(&self) -> bool {
         self.shared.live.load(Ordering::Acquire)
     }
 
-    /// Begins to listen, without waiting for it.
+    /// Starts to listen, and does not wait until it does.
     pub(crate) fn start(&self) {
         if self.shared.state.lock().seen.is_none() {
             self.shared.update_servers();
         }
     }
 
-    /// Waits until messages are heard.
+    /// Waits until the client listens.
     pub(crate) fn ready(&self, deadline: Moment) -> Result<(), Error> {
         if self.is_live() {
             return Ok(());
         }
         self.start();
         let mut state = self.shared.state.lock();
-        // A refusal may be over by now.
+        // Somebody may have changed the rights of this user since the refusal. The threads that rest
+        // because of it compare `retries`, and try again.
         state.retries += u64::from(state.refused.take().is_some());
         self.shared.changed.notify_all();
         self.wait(state, deadline, |_| self.is_live().then_some(Ok(())))
     }
 
-    /// Whether a channel of one name is heard, as far as is known.
+    /// Whether the client listens to the channel of a name, as far as is known.
     pub(crate) fn is_subscribed(&self, name: &[u8]) -> bool {
         let state = self.shared.state.lock();
         let channel = state.channels.get(name);
         channel.is_some_and(|channel| matches!(channel.state, ChannelState::Confirmed))
     }
 
-    /// Leaves the wish to hear a channel, and tells the listener of it. Does not wait for the confirmation.
+    /// Leaves a wish for a channel, and wakes the threads. Does not wait for the confirmation.
     pub(crate) fn wish_for<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],
@@ -128,17 +131,18 @@ impl WakeListener {
         deadline: Moment,
     ) {
         self.start();
+
         let mut state = self.shared.state.lock();
         let is_new = matches!(state.wish(name, slot, false), ChannelState::Wished);
         drop(state);
-        // A thread that connects asks for all that is wished for.
+        // A thread that connects subscribes to everything that is wished for.
         if is_new && self.is_live() {
-            // Where that fails, the threads look by themselves, a little later.
+            // If that fails the threads find the wish by themselves, a little later.
             let _ = self.protocol.listen_to(name, deadline);
         }
     }
 
-    /// Waits until a channel is heard, whose messages wake the acquirer of the slot.
+    /// Waits until the client listens to a channel, whose messages wake the acquirer of the slot.
     pub(crate) fn listen_to<S: ReleaseListener + 'static>(
         &self,
         name: &[u8],
@@ -147,12 +151,15 @@ impl WakeListener {
     ) -> Result<(), Error> {
         self.ready(deadline)?;
         let mut state = self.shared.state.lock();
+        // The wish comes before the message that wakes the threads, or a thread could look in between and
+        // find nothing.
         if matches!(state.wish(name, slot, true), ChannelState::Confirmed) {
             return Ok(());
         }
         drop(state);
+
         match self.protocol.listen_to(name, deadline) {
-            // The threads look by themselves, a little later.
+            // The threads find the wish by themselves, a little later. That is no reason to end a wait.
             Err(failure) if failure.is_transient() => {}
             told => told?,
         }
@@ -165,7 +172,7 @@ impl WakeListener {
         })
     }
 
-    /// Waits for an outcome, or until this user turns out not to be allowed to listen at all.
+    /// Waits for an outcome, or until it is known that this user may not listen at all.
     fn wait(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -173,6 +180,8 @@ impl WakeListener {
         outcome: impl Fn(&State) -> Option<Result<(), Error>>,
     ) -> Result<(), Error> {
         loop {
+            // Before the deadline is looked at, so that an outcome that came in time counts however late
+            // this thread wakes.
             if let Some(outcome) = outcome(&state) {
                 return outcome;
             }
@@ -193,6 +202,9 @@ impl WakeListener {
 
 impl Drop for WakeListener {
     fn drop(&mut self) {
+        // The threads look at this at each of their intervals, so it does not matter if one misses the
+        // wake-up. They are not waited for: the last reference to the client may be dropped on any
+        // thread, also on one of these.
         self.shared.closed.store(true, Ordering::Release);
         self.shared.changed.notify_all();
     }

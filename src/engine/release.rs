@@ -1,4 +1,4 @@
-//! How a lease is given back, and what is owed when one is lost.
+//! The release of a holding, and what follows when its lease is lost.
 
 use crate::base::error::{Error, Result};
 use crate::base::loss::{Loss, LossCause};
@@ -13,7 +13,7 @@ use crate::protocol::reply::Ownership;
 use crate::wire::failure::Failure;
 
 impl Holding {
-    /// Gives a lease back in one bounded attempt. What could not be done is left to the worker.
+    /// Releases the lease within one bounded exchange. The worker goes on with what is not done then.
     pub(crate) fn release(&self) -> Result<()> {
         let outcome = self.release_inner().map_err(|error| error.of(self.name()));
         self.lease.forget_hooks();
@@ -21,19 +21,26 @@ impl Holding {
     }
 
     fn release_inner(&self) -> Result<()> {
+        // A lease that ran out is reported as lost, also if Redis would still accept the release.
         self.check_expiry();
-        // Validity is over before the request is sent (rule 15).
+        // The validity is over before the request is sent, or another could have the lock while this
+        // guard is valid (rule 15).
         let Some(valid_until) = self.lease.begin_release() else {
+            // Lost while it was held. Its thread is done with it now, so what Redis still has of it may
+            // go.
             self.slot.release_remainder(&self.lease);
             return Err(self.not_live_error());
         };
         match self.slot.unlock(&self.lease) {
             Unlocked::ToThread | Unlocked::Lingering => {
+                // Nothing is sent: Redis has the same owner as before.
                 self.lease.end();
                 Ok(())
             }
             Unlocked::Releasing => {
                 let mut listener_count = None;
+                // The slot stays releasing during the exchange, and its threads wait: asked meanwhile,
+                // Redis would reply that this process has the lock.
                 let outcome = self.ask(valid_until, &mut listener_count);
                 self.slot.released(&self.lease, listener_count);
                 outcome
@@ -41,51 +48,65 @@ impl Holding {
         }
     }
 
-    /// Notes in `listener_count` how many heard the release, if Redis has said so.
+    /// Sends the release, and notes in `listener_count` how many clients received it, if Redis has
+    /// replied.
     fn ask(&self, valid_until: Moment, listener_count: &mut Option<ListenerCount>) -> Result<()> {
         let context = self.context();
         let deadline = context.exchange_deadline();
-        // Asked before the release is heard: who waits here meanwhile may begin to listen.
+        // Before the release is sent: a waiter of this process may subscribe meanwhile, and the count of
+        // `PUBLISH` does not include that.
         let channel = self.slot.target().channel();
         let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
+
         let (mut sent, mut unanswered) = (context.now(), false);
-        // A connection that was silent may have been idle for as long as the lock was held. To give a lock
-        // back twice does no harm, so where that leaves time it is done on another.
+        // A connection that was idle while the lock was held may have died without a sign. A second
+        // release does no harm, so it is sent on another connection if there is time.
         let is_worth_it = |failure: &Failure| {
             failure.is_disconnect() || failure.is_unknown() && context.now() < deadline
         };
+
         let reply = Failure::retry_while(is_worth_it, || {
             sent = context.now();
             let reply = self.slot.send_release(&self.lease, deadline);
+            // Kept over both requests: the first may have released the lock before the second finds it
+            // gone.
             unanswered |= reply.as_ref().is_err_and(Failure::is_unknown);
             reply
         });
-        // A request for this attempt may have run after the release did, however late that was
-        // answered, or be on its way still, and must find no lock (rule 6).
+        // An unanswered request of this attempt may still run after the release, and acquire the lock
+        // again. The worker releases once more when none can run any more (rule 6).
         let behind = self.lease.terms.settled > sent;
         if reply.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
             self.slot.release_in_background(&self.lease);
         }
+
         let round_trip = context.now().since(sent);
         let ownership = reply.map(|released| {
+            // Any other reply carries no count: nothing was published.
             if released.ownership == Ownership::Owned {
                 *listener_count =
                     Some(ListenerCount { listeners: released.listeners, listens, round_trip });
             }
             released.ownership
         });
+
         if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership
             && !unanswered
         {
+            // The only request had a reply, so nobody but another can have ended the lease. Not by
+            // `lost`, which would free the slot: the caller does that.
             let loss = self.lease.lose_in_release(loss_cause(ownership));
             let error = Error::lost(&loss);
             self.slot.report_loss(&self.lease, loss);
             return Err(error);
         }
+
         self.lease.end();
         match ownership {
             Ok(Ownership::Owned) => Ok(()),
-            // The first request may have been the one that did it (rule 15).
+            // While the lease was valid nobody else could have taken it, so the first request has
+            // released it (rule 15). Later another may have it, or have had it: then the outcome is
+            // unknown.
             Ok(_) if context.now() < valid_until => Ok(()),
             Ok(_) => Err(Error::unknown_outcome(
                 "the first release request had no reply, and by now another holder may have the lock",
@@ -97,32 +118,37 @@ impl Holding {
         }
     }
 
-    /// Leaves a lease that is no longer in use to the worker to give back.
+    /// Makes the worker release a lease that is not in use any more.
     pub(crate) fn release_in_background(&self) {
         if let Some(loss) = self.lease.expire(self.now()) {
-            // Not logged: the thread may be at its end, where many a logger panics.
+            // Not logged: the thread may be at its end, where many loggers panic.
             Arc::clone(&self.slot).lost(&self.lease, loss);
         }
         if self.lease.begin_release().is_none() {
             self.slot.release_remainder(&self.lease);
             return;
         }
+        // From here on: the owner's value is recorded with the worker before the slot is free, so a
+        // shutdown that looks in between finds the one or the other. The callbacks go last, when nothing
+        // is locked.
         self.lease.end();
         self.slot.release_in_background(&self.lease);
         self.slot.remove(&self.lease);
         self.lease.forget_hooks();
     }
 
-    /// Takes a lock from its holder, as the client is shut down: renewals stop first, then it is given back.
+    /// Takes a lock from its holder because the client is shut down. Renewals stop before the release, or
+    /// a renewal could follow it.
     pub(super) fn shut_down(&self) {
         if let Some(loss) = self.lease.lose(LossCause::ShutDown, self.now()) {
+            // Before `lost` frees the slot, for the same reason as above.
             self.slot.release_in_background(&self.lease);
             self.lost(loss);
         }
     }
 
-    /// Calls this when a lease is lost. If it is lost already, it is called all the same, and on a thread
-    /// of its own too.
+    /// Adds a callback for a loss. If the lease is lost already, the callback is called too, also on a
+    /// thread of its own.
     pub(crate) fn on_loss(&self, hook: LossHook) {
         self.check_expiry();
         if let Some((loss, hook)) = self.lease.on_loss(hook) {
@@ -137,28 +163,29 @@ impl Holding {
         self.lease.loss()
     }
 
-    /// Does what is owed when a lease was found lost.
+    /// Deals with a lease that this thread found lost.
     pub(super) fn lost(&self, loss: Loss) {
         let shown = loss.to_string();
         Arc::clone(&self.slot).lost(&self.lease, loss);
-        // Last of all: a logger that panics must not keep the lock from anybody.
+        // Last: a logger that is slow or panics must not keep the slot from the next thread.
         log!(warn, "{shown}");
     }
 
-    /// Ends a lease as lost if its validity is over and nobody has noticed yet.
+    /// Ends a lease as lost if its validity is over and nobody has noticed that yet.
     fn check_expiry(&self) {
         if let Some(loss) = self.lease.expire(self.now()) {
             self.lost(loss);
         }
     }
 
-    /// Whether a lease may still be relied on. One whose validity is over ends as lost.
+    /// Checks that the holder may still rely on the lease. A lease whose validity is over ends as lost.
     pub(crate) fn check_valid(&self) -> Result<()> {
+        // Each reentry and each inner release comes here: one reading of the clock, and no lock.
         if self.lease.is_valid_at(self.now()) {
             return Ok(());
         }
         self.check_expiry();
-        // A renewal may have been confirmed meanwhile.
+        // Looked at again, because a renewal may have been confirmed after the first look.
         if self.lease.is_live() { Ok(()) } else { Err(self.not_live_error()) }
     }
 

@@ -1,4 +1,4 @@
-//! What a thread has in its hands while it holds a lock.
+//! The guard of a hold.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -44,7 +44,7 @@ impl Guard {
     }
 
     fn hold(&self) -> &Rc<ThreadHold> {
-        // Taken only by what consumes the guard.
+        // Only methods that consume the guard take it.
         self.0.as_ref().expect("a guard has its hold until it is consumed")
     }
 
@@ -138,10 +138,11 @@ impl Guard {
     /// How many wait for this lock, as far as this process knows: its own threads, and other processes that
     /// queue ([`Wait::queue`](crate::Wait::queue)). No I/O.
     ///
-    /// The client hears of other processes once it listens: from its first wait on, with
+    /// The client learns of other processes once it listens: from its first wait on, with
     /// [`linger`](crate::LockOptions::linger) or
-    /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call of this on,
-    /// which starts a thread. It hears of earlier waiters within a second, so call this now and then, not once.
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call
+    /// of this on, which starts a thread. It learns of earlier waiters within a second, so call
+    /// this now and then, not once.
     ///
     /// **Not counted** are other processes that do not queue, because nobody announces them: those with
     /// [`Wait::spin`](crate::Wait::spin), those that wait for a [`ReentrantLock`](crate::ReentrantLock),
@@ -157,6 +158,8 @@ impl Guard {
     /// ```
     pub fn waiters(&self) -> usize {
         let Holding { slot, lease } = self.holding();
+        // Waiters announce themselves by a message, which a client that does not listen misses. The
+        // first call may thus return too few; the waiters repeat themselves with their heartbeats.
         slot.context().listen_for_waiters(&lease.terms.options);
         slot.waiters()
     }
@@ -291,6 +294,8 @@ impl Guard {
     /// # }
     /// ```
     pub fn transaction(&self, build: impl FnOnce(&mut Pipeline)) -> Result<Vec<Value>> {
+        // The user's closure runs before anything is sent, so that it neither prolongs the time on
+        // a connection nor leaves one inside a transaction by a panic.
         let mut pipeline = Pipeline::new();
         build(&mut pipeline);
         self.holding().apply(&pipeline)
@@ -322,6 +327,9 @@ impl Guard {
     /// # }
     /// ```
     pub fn release(mut self) -> Result<()> {
+        // Also if the thread holds the lock further on. Its work under this hold may have collided
+        // with another holder, and the caller of an inner release may be the only one that can undo
+        // it.
         if let Some(hold) = self.leave()?
             && let Err(error) = hold.holding().check_valid()
         {
@@ -330,20 +338,28 @@ impl Guard {
         Ok(())
     }
 
-    /// Counts this hold off, and gives the lock back with the last one. Answers the hold where its thread
-    /// has others; nobody has looked then at whether it is valid, which would be most of the cost.
+    /// Counts one hold less, and releases the lock with the last one. Returns the hold if the
+    /// thread has others.
     fn leave(&mut self) -> Result<Option<Rc<ThreadHold>>> {
+        // Taken first: whatever happens next, the drop that follows `release` finds nothing to
+        // release again.
         let Some(hold) = self.0.take() else { return Ok(None) };
         if hold.count() == 0 {
-            // It was given back by key, or its thread has ended.
+            // Released by key, or left to the worker at the end of the thread. The lock may be
+            // another's by now.
             return Err(hold.holding().not_live_error().of(hold.holding().name()));
         }
+        // Not checked for validity if others remain: reading the clock would be most of the cost of
+        // an inner drop, which returns nothing anyway. `release` does check.
         if hold.leave() { hold.holding().release().map(|()| None) } else { Ok(Some(hold)) }
     }
 
-    /// Gives it back as a drop does, but tells of a loss.
+    /// Releases as a drop does, but returns a loss.
     pub(crate) fn finish(self) -> Result<()> {
         match self.release() {
+            // The work was done under a valid hold, and its result must not be thrown away because
+            // Redis did not confirm the release. After a loss it may be wrong, and the caller has
+            // to know.
             Err(error) if !error.is_lost() => {
                 log!(warn, "{error}; the worker goes on releasing it");
                 Ok(())
@@ -352,14 +368,16 @@ impl Guard {
         }
     }
 
-    /// Leaves the hold to its thread, which gives it back by key or at its end. One that is past that has
-    /// no place for it, and nobody could give it back: then it is not kept.
+    /// Leaves the hold to its thread, which releases it by key or at its end.
     pub(crate) fn keep(mut self) -> Result<()> {
         let Some(hold) = self.0.take() else { return Ok(()) };
+        // A thread whose thread-local storage is gone has no table of holds. Kept there, the lock
+        // would be renewed for as long as the process lives, and nobody could release it.
         if find(&hold.holding().slot).is_some() {
             return Ok(());
         }
-        // A drop would log how that went, which at the end of a thread many a logger does not survive.
+        // By the worker and not by a drop, which logs its failures: many loggers use thread-local
+        // storage, and panic at the end of a thread.
         if hold.leave() {
             hold.holding().release_in_background();
         }
@@ -369,13 +387,16 @@ impl Guard {
     }
 }
 
-// A panic while it is held poisons nothing.
+// `Rc` and the user's callbacks would take these away. A panic cannot leave a hold half changed: it
+// is either counted or not, and the lock in Redis is released by unwinding.
 impl UnwindSafe for Guard {}
 impl RefUnwindSafe for Guard {}
 
 impl Drop for Guard {
     fn drop(&mut self) {
         match self.leave() {
+            // A loss is worth a line even here: nobody else may report it. A guard whose hold was
+            // released by key is not, as the program did that itself.
             Err(error) if !error.is_not_held() || error.is_lost() => log!(warn, "{error}"),
             _ => {}
         }

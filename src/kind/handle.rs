@@ -1,4 +1,4 @@
-//! What all kinds of lock do alike.
+//! The methods that all kinds of lock share.
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ impl Handle {
 
     pub(crate) fn lock(&self) -> Result<Guard> {
         self.acquire(WaitLimit::Until(Moment::FAR))?
+            // A wait until `FAR` returns no `None`. If that changed, an error would be safer than a
+            // panic.
             .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
     }
 
@@ -43,19 +45,28 @@ impl Handle {
     }
 
     pub(crate) fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>> {
+        // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
+        // once, here, the deadline then counts through suspend.
         self.try_lock_until_moment(moment_of(deadline, self.slot.context().now()))
     }
 
     fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
         let over = deadline <= self.slot.context().now();
+        // One attempt, and not none: a free lock is taken even with a deadline in the past. And as
+        // a `try` it does not join the queue, which it would have to leave at once.
         self.acquire(if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) })
     }
 
     fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
+        // Before any I/O, and before the slot: this thread would wait there for itself.
         if let Some(hold) = find(&self.slot) {
+            // A lost hold is not taken anew. The outer section of this thread believes that it has
+            // held the lock all along, and would go on over what another holder has changed.
             if let Err(error) = hold.holding().check_valid() {
                 return Err(error.of(self.name()));
             }
+            // No command: the count lives in this thread, and reentry must not fail because Redis
+            // is away.
             return if hold.enter() {
                 Ok(Some(Guard::new(hold)))
             } else {
@@ -69,6 +80,7 @@ impl Handle {
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.lock()?;
+        // If `work` panics, the drop of the guard releases the lock.
         let value = work(&guard);
         guard.finish()?;
         Ok(value)
@@ -91,6 +103,8 @@ impl Handle {
     }
 
     pub(crate) fn hold_count(&self) -> u32 {
+        // Zero for a lost hold, although its guards are there: a caller that counts wants to know
+        // whether it is protected.
         find(&self.slot)
             .filter(|hold| hold.holding().lease.is_valid_at(self.slot.context().now()))
             .map_or(0, |hold| hold.count())
@@ -98,6 +112,8 @@ impl Handle {
 
     pub(crate) fn unlock(&self) -> Result<()> {
         match find(&self.slot) {
+            // A guard for the moment of its release. The thread's other guards stay, and find the
+            // count lowered.
             Some(hold) => Guard::new(hold).release(),
             None => Err(Error::not_held(
                 "not held by this thread: it has not locked it, has unlocked it already, or has made its \
@@ -112,12 +128,14 @@ impl Handle {
         let (protocol, target) = (&context.protocol, self.slot.target());
         let deadline = context.exchange_deadline();
         let forced = protocol.holder(target, deadline).and_then(|holder| {
-            // The next holder has done nothing for which it should lose the lock.
+            // The owner's value is part of the request. Without it, the holder might release
+            // between the two calls, and the next holder would lose the lock for nothing.
             holder.map_or(Ok(false), |holder| {
                 protocol.force_release(target, holder.owner(), deadline)
             })
         });
         forced.map_err(|failure| {
+            // Trying again is no advice here: a second call could evict the next holder.
             let is_unknown = failure.is_unknown();
             let error = Error::from(failure).of(self.name());
             if is_unknown {

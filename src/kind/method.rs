@@ -1,9 +1,10 @@
 //! The public methods of the kinds of lock, which are those of a [`Handle`](crate::kind::Handle).
 
-/// What every kind has, however it is taken.
+/// The methods of every kind.
 macro_rules! kind_methods {
     ($kind:ident, $open:literal) => {
-        // A panic of a holder leaves nothing broken behind: no lock is poisoned.
+        // Callbacks of the user take these away otherwise. A panic poisons no lock: unwinding
+        // releases it.
         impl ::std::panic::UnwindSafe for $kind {}
         impl ::std::panic::RefUnwindSafe for $kind {}
 
@@ -78,11 +79,12 @@ macro_rules! kind_methods {
             /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
             /// then only the fencing token keeps it from doing harm.
             ///
-            /// If its client listens, the client is told to ask Redis at once, so the guard is lost within a
-            /// round trip. A client listens once it has waited, or has had a lock that lingers, may be asked
-            /// for, or was handed off to another thread. Locks on one server with `Wait::spin()` make no client
-            /// listen. A holder that is not told notices at its next renewal, which comes within a third of its
-            /// lease, or at the end of a lease that is not renewed any more.
+            /// If its client listens, it gets a message and asks Redis at once, so the guard is
+            /// lost within a round trip. A client listens once it has waited, or has had a lock
+            /// that lingers, may be asked for, or was handed off to another thread. Locks on one
+            /// server with `Wait::spin()` make no client listen. A holder without the message
+            /// notices at its next renewal, which comes within a third of its lease, or at the end
+            /// of a lease that is not renewed any more.
             ///
             /// # Errors
             ///
@@ -122,7 +124,8 @@ macro_rules! kind_methods {
     };
 }
 
-/// What a kind has besides whose guard is one thread's hold, which that thread can enter again.
+/// The further methods of a kind whose guard is a hold of one thread, which can take the lock
+/// again.
 macro_rules! lock_methods {
     ($kind:ident, $open:literal) => {
         impl $kind {

@@ -1,6 +1,10 @@
-//! The kinds of lock as their users see them, and what they have in their hands while they hold one.
+//! The kinds of lock as their users see them, and the guards of their holds.
 
 /// A script made of files of this folder, one after the other.
+//
+// Joined at compile time, so that each script has one digest on all machines. The order matters
+// twice: a Lua function is known only after its definition, and a fast path stands before the
+// functions that it does not need, because each call defines anew what it runs through.
 macro_rules! script {
     ($($file:literal),+) => {
         $crate::wire::script::Script::new(concat!($(include_str!(concat!(
@@ -31,10 +35,10 @@ pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
 pub use watch::LeaseWatch;
 
-/// Every kind of a lock that one server has at a time.
+/// The kinds of lock on one server.
 #[cfg(test)]
 pub(crate) const KINDS: &[&dyn LockKind] = &[&mutex::MutexKind, &reentrant::ReentrantKind];
 
-/// Every kind of a lock that a majority of several servers has.
+/// The kinds of lock on a majority of several servers.
 #[cfg(test)]
 pub(crate) const QUORUM_KINDS: &[&dyn LockKind] = &[&mutex::quorum::QuorumKind];

@@ -1,4 +1,4 @@
-//! A lease on its way from one thread to another.
+//! A hold that can be sent to another thread.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -47,10 +47,15 @@ impl Guard {
     /// ```
     pub fn into_owned(mut self) -> std::result::Result<OwnedLease, Guard> {
         match self.0.take() {
+            // Only the last hold. With others left this thread would go on as a holder while the
+            // new thread releases the lock.
             Some(hold) if hold.count() == 1 => {
+                // Takes the hold out of this thread's table, so that a reentry here waits for the
+                // lock like any other thread. The lease itself goes on.
                 hold.leave();
                 Ok(OwnedLease(Some(hold.holding().clone())))
             }
+            // Put back, or the drop of the guard would find nothing to release.
             hold => {
                 self.0 = hold;
                 Err(self)
@@ -61,7 +66,7 @@ impl Guard {
 
 impl OwnedLease {
     pub(super) fn holding(&self) -> &Holding {
-        // Taken only by what consumes the lease.
+        // Only methods that consume the lease take it.
         self.0.as_ref().expect("an owned lease is there until it is consumed")
     }
 
@@ -77,6 +82,8 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn into_guard(mut self) -> Guard {
+        // Also for a lease that was lost on its way: the guard then reports the loss, where an
+        // error here would leave the caller without anything to ask for its cause.
         let holding = self.0.take().expect("an owned lease is there until it is consumed");
         Guard::new(adopt(holding))
     }
@@ -161,16 +168,19 @@ impl OwnedLease {
     /// # }
     /// ```
     pub fn release(mut self) -> Result<()> {
+        // Taken, so that the drop at the end of this call does not release a second time.
         self.0.take().map_or(Ok(()), |holding| holding.release())
     }
 }
 
-// As for a guard.
+// As for a guard: a panic leaves no hold half changed.
 impl UnwindSafe for OwnedLease {}
 impl RefUnwindSafe for OwnedLease {}
 
 impl Drop for OwnedLease {
     fn drop(&mut self) {
+        // Each error is logged, unlike in a guard's drop. No key releases an owned lease, so none
+        // of them is the program's own doing.
         if let Some(holding) = self.0.take()
             && let Err(error) = holding.release()
         {

@@ -1,4 +1,4 @@
-//! A look at a hold from other threads.
+//! A view of a hold for other threads.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -37,7 +37,7 @@ use crate::kind::{Guard, OwnedLease};
 pub struct LeaseWatch(Holding);
 
 impl Guard {
-    /// A look at this hold for other threads.
+    /// A view of this hold for other threads.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) {
@@ -46,12 +46,14 @@ impl Guard {
     /// # }
     /// ```
     pub fn lease_watch(&self) -> LeaseWatch {
+        // The watch shares the lease, but is no hold: it has no count and releases nothing when it
+        // is dropped. So a forgotten watch keeps memory, and no lock.
         LeaseWatch(self.holding().clone())
     }
 }
 
 impl OwnedLease {
-    /// A look at this hold for other threads, like [`Guard::lease_watch`].
+    /// A view of this hold for other threads, like [`Guard::lease_watch`].
     ///
     /// ```
     /// # fn demo(owned: &leasehold::OwnedLease) {
@@ -125,7 +127,7 @@ impl LeaseWatch {
     }
 }
 
-// A panic while it is looked at poisons nothing.
+// It only reads, so a panic of its user leaves nothing half changed.
 impl UnwindSafe for LeaseWatch {}
 impl RefUnwindSafe for LeaseWatch {}
 

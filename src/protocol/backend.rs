@@ -20,7 +20,8 @@ use crate::wire::transport::Transport;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoundTrips {
     One,
-    /// Not possible at a cluster node that is importing the slot: `ASKING` permits one command only.
+    /// Not possible at a cluster node that is importing the slot: `ASKING` permits one command
+    /// only.
     Many,
 }
 
@@ -41,8 +42,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Runs an operation at the server of the lock. If that server refuses because it does not have the
-    /// lock's slot, the operation runs again at another server.
+    /// Runs an operation at the server of the lock. If that server refuses because it does not have
+    /// the lock's slot, the operation runs again at another server.
     fn with_server<T>(
         &self,
         target: &Target,
@@ -51,7 +52,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
 
-    /// Sends many calls at once, each to the server of its lock, over connections that callers do not use.
+    /// Sends many calls at once, each to the server of its lock, over connections that callers do
+    /// not use.
     fn call_many(
         &self,
         targets: &[&Target],
@@ -79,10 +81,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
 /// One server.
 pub(crate) trait LockServer {
-    /// Sends one command and waits for its reply. It may share a write with commands of other threads.
+    /// Sends one command and waits for its reply. It may share a write with commands of other
+    /// threads.
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure>;
 
-    /// As [`call`](LockServer::call), but `request` builds the command after a connection was borrowed.
+    /// As [`call`](LockServer::call), but `request` builds the command after a connection was
+    /// borrowed.
     fn call_with(&self, request: impl FnOnce() -> Call, deadline: Moment)
     -> Result<Reply, Failure>;
 
@@ -110,7 +114,8 @@ pub(crate) trait LockServer {
 #[derive(Debug)]
 pub(crate) struct TransportServer<'a> {
     pub(crate) transport: &'a Transport,
-    /// The server is a cluster node that is importing the slot, so each command needs `ASKING` before it.
+    /// The server is a cluster node that is importing the slot, so each command needs `ASKING`
+    /// before it.
     pub(crate) asking: bool,
 }
 
@@ -141,8 +146,8 @@ impl LockServer for TransportServer<'_> {
         deadline: Moment,
         operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        // `asking` does not matter here: a session is several commands (`RoundTrips::Many`), and those
-        // wait for the end of the import rather than follow an `ASK`.
+        // `asking` does not matter here: a session is several commands (`RoundTrips::Many`), and
+        // those wait for the end of the import rather than follow an `ASK`.
         self.transport.exchange(deadline, |connection| operation(connection))
     }
 

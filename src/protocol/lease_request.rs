@@ -19,8 +19,8 @@ pub(crate) struct LeaseRequest<'a> {
 impl LeaseRequest<'_> {
     /// Parses the reply.
     pub(crate) fn read(&self, reply: &Reply) -> Result<OwnershipReply, Failure> {
-        // Not one parser for both. A release of some kinds returns an array; if a renewal accepted that,
-        // a reply that is out of step by one would renew a lease in this process alone.
+        // Not one parser for both. A release of some kinds returns an array; if a renewal accepted
+        // that, a reply that is out of step by one would renew a lease in this process alone.
         match self.command {
             LeaseCommand::Renew { .. } => renewed(reply),
             LeaseCommand::Release { .. } => {

@@ -20,8 +20,8 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the queue.
-    /// `window` is the lease that a hand-over gives it before its first renewal.
+    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the
+    /// queue. `window` is the lease that a hand-over gives it before its first renewal.
     fn owner(
         &self,
         identity: &Identity,
@@ -67,9 +67,9 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 
 /// The scripts of a kind.
 ///
-/// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its fence, which keeps
-/// the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that never exists. `renew` and `touch`
-/// get the first two only.
+/// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its
+/// fence, which keeps the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that
+/// never exists. `renew` and `touch` get the first two only.
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
@@ -81,9 +81,9 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 /// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
 /// | `request` | none | how many clients received it |
 ///
-/// A lease and a time to live are in milliseconds. A deadline is in the server's time, in microseconds; after it
-/// the script does nothing, and 0 is none. Each script takes another number of arguments, by which a proxy in the
-/// tests recognises it.
+/// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
+/// microseconds; after it the script does nothing, and 0 is none. Each script takes another number
+/// of arguments, by which a proxy in the tests recognises it.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,

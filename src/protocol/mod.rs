@@ -19,7 +19,8 @@
 //! # The rules
 //!
 //! These rules make the queue safe; comments and tests refer to them by number. An *attempt* is one
-//! owner's value, from its first request to its end. The *window* is the lease that a hand-over writes.
+//! owner's value, from its first request to its end. The *window* is the lease that a hand-over
+//! writes.
 //!
 //! | rule | what must hold |
 //! | --- | --- |
@@ -70,21 +71,23 @@
 //! the upgrade begins to wait, so that the line need not keep it. An attempt that waits and asks without waiting, late, is
 //! treated like a heartbeat: it must not hold and wait at a time.
 //!
-//! Rule 12 is about the queue. The release of a reentrant lock does return the number of receivers; it decides
-//! nothing but a pause of the process that released the lock.
+//! Rule 12 is about the queue. The release of a reentrant lock does return the number of receivers;
+//! it decides nothing but a pause of the process that released the lock.
 //!
-//! Rule 19: the model would allow blocks of tokens that are reserved ahead of the clock. None are reserved.
-//! Tokens could run ahead by one block at most, so in the long run a lease gets one token a microsecond either
-//! way. Without blocks a crash loses no tokens, and nothing is stored for them.
+//! Rule 19: the model would allow blocks of tokens that are reserved ahead of the clock. None are
+//! reserved. Tokens could run ahead by one block at most, so in the long run a lease gets one token
+//! a microsecond either way. Without blocks a crash loses no tokens, and nothing is stored for
+//! them.
 //!
-//! Rule 17: the code is stricter. A fixed lease is never passed on, because the next holder asked for a whole
-//! length and would get the rest of one.
+//! Rule 17: the code is stricter. A fixed lease is never passed on, because the next holder asked
+//! for a whole length and would get the rest of one.
 //!
-//! Rule 2: the code is less strict. A join whose connection broke is repeated before its deadline. Rules 6, 17
-//! and 30 make that safe; the head of `engine::acquire` says how.
+//! Rule 2: the code is less strict. A join whose connection broke is repeated before its deadline.
+//! Rules 6, 17 and 30 make that safe; the head of `engine::acquire` says how.
 //!
-//! Rule 31: a server of a quorum may get a proposal, a renewal or a release once more after its connection had
-//! died. The first proposal then stays open until its deadline, and the others are harmless when repeated.
+//! Rule 31: a server of a quorum may get a proposal, a renewal or a release once more after its
+//! connection had died. The first proposal then stays open until its deadline, and the others are
+//! harmless when repeated.
 
 pub(crate) mod backend;
 mod durability;
@@ -160,10 +163,11 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<OwnershipReply, Failure>;
 
-    /// Waits until the lock has the wanted number of copies. Returns how many it has, or the ownership if
-    /// this owner does not have the lock.
+    /// Waits until the lock has the wanted number of copies. Returns how many it has, or the
+    /// ownership if this owner does not have the lock.
     ///
-    /// The default reports no copies. A quorum has no such count: its client rejects options that need one.
+    /// The default reports no copies. A quorum has no such count: its client rejects options that
+    /// need one.
     fn replicate(
         &self,
         _target: &Target,
@@ -186,8 +190,9 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// The present holder of the lock.
     fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
 
-    /// Takes the lock from this owner, which may be foreign, and sends its client a message. Another owner
-    /// keeps the lock, and nothing happens once the deadline has passed. Returns whether this owner had it.
+    /// Takes the lock from this owner, which may be foreign, and sends its client a message.
+    /// Another owner keeps the lock, and nothing happens once the deadline has passed. Returns
+    /// whether this owner had it.
     fn force_release(
         &self,
         target: &Target,
@@ -207,11 +212,11 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Asks the holder to release the lock. Returns whether a client received the request.
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;
 
-    /// Whether a server that did not reply may still have this owner's value, although the last outcome was
-    /// final. Then the worker releases it once more.
+    /// Whether a server that did not reply may still have this owner's value, although the last
+    /// outcome was final. Then the worker releases it once more.
     ///
-    /// The engine also calls this during a hold, after a failed renewal, which some servers may have run. So
-    /// the protocol must remember it for as long as the hold lives.
+    /// The engine also calls this during a hold, after a failed renewal, which some servers may
+    /// have run. So the protocol must remember it for as long as the hold lives.
     fn may_still_own(&self, _owner: &[u8]) -> bool {
         // Only a quorum has a final outcome from some of its servers while others are silent.
         false
@@ -223,11 +228,12 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Makes the listener's threads subscribe to this channel, which was just added to their list.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
-    /// A moment before which the server cannot have made this grant. Its window, counted from that moment,
-    /// ends no later here than on the server. `None` if no such moment is certain (rule 10).
+    /// A moment before which the server cannot have made this grant. Its window, counted from that
+    /// moment, ends no later here than on the server. `None` if no such moment is certain (rule
+    /// 10).
     ///
-    /// `received` is when the message arrived. `queued` is when the last request was sent whose reply found
-    /// the attempt still in the queue.
+    /// `received` is when the message arrived. `queued` is when the last request was sent whose
+    /// reply found the attempt still in the queue.
     fn granted_after(
         &self,
         grant: &GrantMessage,

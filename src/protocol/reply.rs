@@ -15,8 +15,8 @@ pub(crate) enum AcquireReply {
     Granted(Granted),
     /// Another owner has it.
     Busy(Busy),
-    /// Nobody has it, as far as is known: several attempts at the same moment share the votes. Contains the
-    /// longest pause before the next try, by which the attempts drift apart.
+    /// Nobody has it, as far as is known: several attempts at the same moment share the votes.
+    /// Contains the longest pause before the next try, by which the attempts drift apart.
     Split(Duration),
     /// The request ran after its deadline, and did nothing.
     Late,
@@ -28,8 +28,8 @@ pub(crate) enum AcquireReply {
 #[derive(Debug)]
 pub(crate) struct AcquireOutcome {
     pub(crate) outcome: Result<AcquireReply, Failure>,
-    /// Whether the attempt is over without a grant: its votes were released at once, and those releases may
-    /// arrive late. The next request needs another owner's value (rule 5).
+    /// Whether the attempt is over without a grant: its votes were released at once, and those
+    /// releases may arrive late. The next request needs another owner's value (rule 5).
     pub(crate) is_spent: bool,
 }
 
@@ -72,8 +72,8 @@ pub(crate) enum Ownership {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
     pub(crate) ownership: Ownership,
-    /// How many clients listen for releases of this lock, this one included. A hint: the server counts only
-    /// those that are connected to it, and a kind without such a channel reports none.
+    /// How many clients listen for releases of this lock, this one included. A hint: the server
+    /// counts only those that are connected to it, and a kind without such a channel reports none.
     pub(crate) listeners: u32,
 }
 
@@ -93,8 +93,8 @@ pub(crate) struct OwnershipReply {
 /// Parses the reply to a request to take a lock. Returns the server's time in microseconds, too.
 pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, u64), Failure> {
     let odd = || unexpected(&reply.value);
-    // The fast path of the script returns the token alone, which is the server's time then. It grants what
-    // was asked for, so the rest is known here.
+    // The fast path of the script returns the token alone, which is the server's time then. It
+    // grants what was asked for, so the rest is known here.
     if let Value::Int(now) = reply.value {
         let now = u64::try_from(now).map_err(|_| odd())?;
         let granted = Granted {
@@ -115,8 +115,8 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
         [1, token, ttl, now, waiters] => {
             let granted = Granted {
                 token: time(token)?,
-                // -1 if somebody has removed the key's time to live. Redis keeps the lock for longer then,
-                // so what was asked for is safe.
+                // -1 if somebody has removed the key's time to live. Redis keeps the lock for
+                // longer then, so what was asked for is safe.
                 ttl: span(ttl).unwrap_or(asked),
                 sent: reply.sent,
                 micros: time(now)?,
@@ -149,7 +149,8 @@ pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
 pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
     let Value::Array(_) = value else { return ownership(value).map(Released::from) };
     match *numbers(value)?.as_slice() {
-        // Without listeners the scripts return a plain 1, so a pair with 0 is another command's reply.
+        // Without listeners the scripts return a plain 1, so a pair with 0 is another command's
+        // reply.
         [1, listeners] if listeners > 0 => {
             let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
             Ok(Released { ownership: Ownership::Owned, listeners })
@@ -202,8 +203,8 @@ pub(crate) fn numbers(value: &Value) -> Result<Vec<i64>, Failure> {
         .collect()
 }
 
-/// The failure for a reply that none of our scripts returns. It belongs to another command, so the outcome of ours
-/// is unknown.
+/// The failure for a reply that none of our scripts returns. It belongs to another command, so the
+/// outcome of ours is unknown.
 pub(crate) fn unexpected(value: &Value) -> Failure {
     // The value itself stays out of the error: it may be another caller's data.
     let kind = match value {

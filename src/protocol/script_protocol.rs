@@ -1,7 +1,7 @@
 //! The protocol for locks that one server at a time has: each request is one script.
 //!
-//! It is the same for one server, sentinels, a cluster and the server in memory: a [`Backend`] sends
-//! the calls.
+//! It is the same for one server, sentinels, a cluster and the server in memory: a [`Backend`]
+//! sends the calls.
 
 use std::time::Duration;
 
@@ -36,17 +36,18 @@ impl<B: Backend> ScriptProtocol<B> {
     }
 }
 
-/// Sends a request that contains a deadline in the server's time: the moment until which the client waits
-/// for the reply. After it the script does nothing. With `has_come_late`, an earlier request was late, and
-/// this one gets its deadline only when there is a connection for it.
+/// Sends a request that contains a deadline in the server's time: the moment until which the client
+/// waits for the reply. After it the script does nothing. With `has_come_late`, an earlier request
+/// was late, and this one gets its deadline only when there is a connection for it.
 fn call_in_time(
     server: &impl LockServer,
     has_come_late: bool,
     deadline: Moment,
     request: impl Fn(u64) -> Call,
 ) -> Result<Reply, Failure> {
-    // Computed for each sending: after a fail-over the server's clock is another one, and a deadline
-    // of the old clock could let the new server run the request long after this call has returned.
+    // Computed for each sending: after a fail-over the server's clock is another one, and a
+    // deadline of the old clock could let the new server run the request long after this call has
+    // returned.
     let request = || request(server.clock().deadline(server.reply_by(deadline)));
     // Not `call_with` from the start: only `call` batches commands of many threads. Its deadline
     // also runs while it waits for a connection, which costs a second round trip in the rare case
@@ -69,8 +70,9 @@ fn or_discard_connections<T>(
 ) -> Result<T, Failure> {
     outcome.inspect_err(|failure| {
         if failure.is_unknown() {
-            // All of them, not this one alone: `call` does not tell on which one the batch travelled,
-            // and on a connection that is one reply behind each later reply is a wrong one, too.
+            // All of them, not this one alone: `call` does not tell on which one the batch
+            // travelled, and on a connection that is one reply behind each later reply is a wrong
+            // one, too.
             discard_connections();
         }
     })
@@ -94,11 +96,11 @@ fn acquire(
         let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
         let (acquired, micros) = read(server, acquired(&reply, request.ttl))?;
 
-        // The shortest reply to a grant is a bare number, and so are the replies of many other commands.
-        // If replies are out of step, one of those would be a grant that never was. A true one is the
-        // server's time; what is not near that is an unknown outcome. The engine then repeats the join,
-        // and an attempt that does own the lock gets the long form of the reply. This must come before
-        // `note`, or the number would agree with itself.
+        // The shortest reply to a grant is a bare number, and so are the replies of many other
+        // commands. If replies are out of step, one of those would be a grant that never was. A
+        // true one is the server's time; what is not near that is an unknown outcome. The engine
+        // then repeats the join, and an attempt that does own the lock gets the long form of the
+        // reply. This must come before `note`, or the number would agree with itself.
         if let Value::Int(_) = reply.value
             && !clock.agrees(micros, reply.sent, reply.received)
         {
@@ -106,11 +108,11 @@ fn acquire(
         }
         clock.note(reply.epoch, micros, reply.sent, reply.received);
 
-        // *Late* does not mean that the caller has no time left. After a long silence the allowance for
-        // drift may be more than the request had, or the request waited for a connection all that time,
-        // or the server has moved. The reply has just reported the server's time, so a second request
-        // has a better deadline. The first has done nothing (rule 2). One repetition, and no more: a
-        // server that is late twice is for the engine to judge.
+        // *Late* does not mean that the caller has no time left. After a long silence the allowance
+        // for drift may be more than the request had, or the request waited for a connection all
+        // that time, or the server has moved. The reply has just reported the server's time, so a
+        // second request has a better deadline. The first has done nothing (rule 2). One
+        // repetition, and no more: a server that is late twice is for the engine to judge.
         if acquired != AcquireReply::Late || !std::mem::take(&mut again) {
             return Ok(acquired);
         }
@@ -123,14 +125,16 @@ fn release(
     request: &ReleaseRequest<'_>,
     deadline: Moment,
 ) -> Result<Released, Failure> {
-    // A release has no deadline on the server, unlike `acquire` and `force_release`. It may run at any
-    // time later: the owner's value is never used again (rule 5), so it cannot hit another hold.
+    // A release has no deadline on the server, unlike `acquire` and `force_release`. It may run at
+    // any time later: the owner's value is never used again (rule 5), so it cannot hit another
+    // hold.
     let ReleaseRequest { owner, ttl, last_token, kind } = *request;
     if kind == ReleaseKind::Watch {
         let outcome = server
             .session(deadline, |session| transaction::release(session, target, request, deadline));
-        // Redis 7.0 queues no command of a transaction while memory is full, and a release must work then
-        // (rule 16). It does run the script. The transaction has done nothing, so the script may follow.
+        // Redis 7.0 queues no command of a transaction while memory is full, and a release must
+        // work then (rule 16). It does run the script. The transaction has done nothing, so the
+        // script may follow.
         if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
             return outcome.map(Released::from);
         }
@@ -146,8 +150,9 @@ fn force_release(
     owner: &[u8],
     deadline: Moment,
 ) -> Result<bool, Failure> {
-    // No `connect` before, unlike in `acquire`. While the server's time is unknown the first request is
-    // late by construction, and its reply reports the time: a second round trip in a rare call.
+    // No `connect` before, unlike in `acquire`. While the server's time is unknown the first
+    // request is late by construction, and its reply reports the time: a second round trip in a
+    // rare call.
     let mut again = true;
     loop {
         let reply = call_in_time(server, !again, deadline, |by| target.force(owner, by))?;
@@ -158,8 +163,8 @@ fn force_release(
             }
         }
         if !std::mem::take(&mut again) {
-            // Both requests ran and reported that they did nothing. To the caller that is the same as a
-            // request that was never sent, and not an unknown outcome.
+            // Both requests ran and reported that they did nothing. To the caller that is the same
+            // as a request that was never sent, and not an unknown outcome.
             return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
     }
@@ -187,8 +192,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         let outcome = self.0.with_server(target, RoundTrips::One, deadline, |server| {
             acquire(server, target, request, deadline)
         });
-        // One server knows who owns the lock, so the same attempt may ask again. A quorum withdraws the
-        // votes of a failed round, and needs another owner's value for the next (rule 5).
+        // One server knows who owns the lock, so the same attempt may ask again. A quorum withdraws
+        // the votes of a failed round, and needs another owner's value for the next (rule 5).
         AcquireOutcome { outcome, is_spent: false }
     }
 
@@ -214,8 +219,9 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         deadline: Moment,
     ) -> Result<OwnershipReply, Failure> {
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            // No deadline on the server. A renewal that runs late lengthens the lease of its own owner or
-            // does nothing, and after an unknown outcome the engine reckons with the longer lease.
+            // No deadline on the server. A renewal that runs late lengthens the lease of its own
+            // owner or does nothing, and after an unknown outcome the engine reckons with the
+            // longer lease.
             let reply = server.call(&target.renew(owner, ttl, count), deadline)?;
             read(server, renewed(&reply))
         })
@@ -241,8 +247,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         requests: &[LeaseRequest<'_>],
         deadline: Moment,
     ) -> Vec<Result<OwnershipReply, Failure>> {
-        // Each lease is judged by its own reply. One failure must not fail the renewals beside it, whose
-        // leases would then run out for nothing.
+        // Each lease is judged by its own reply. One failure must not fail the renewals beside it,
+        // whose leases would then run out for nothing.
         let targets: Vec<&Target> = requests.iter().map(|request| request.target).collect();
         let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
         let replies = self.0.call_many(&targets, &calls, deadline);
@@ -281,8 +287,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure> {
-        // `Many`: a node that is importing the slot may lack one of the user's keys although it has the
-        // lock, and it would take `ASKING` for one of these commands only.
+        // `Many`: a node that is importing the slot may lack one of the user's keys although it has
+        // the lock, and it would take `ASKING` for one of these commands only.
         self.0.with_server(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
                 let calls = pipeline.cmd_iter().map(Call::of).collect();
@@ -292,8 +298,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     }
 
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
-        // Such a kind has no channel on which its holder could be asked. Nobody receiving the request is
-        // a result and no error.
+        // Such a kind has no channel on which its holder could be asked. Nobody receiving the
+        // request is a result and no error.
         let Some(call) = target.request() else { return Ok(false) };
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
             read(server, flag(&server.call(&call, deadline)?.value))

@@ -14,8 +14,8 @@ use crate::wire::script::Call;
 
 /// The fence, which keeps the last token, lives at least this long, however short the lease is.
 const SHORTEST_FENCE: Duration = Duration::from_secs(1);
-/// The queue of a lock lives at least this long after the last join or heartbeat, so that it survives a pause of
-/// the server.
+/// The queue of a lock lives at least this long after the last join or heartbeat, so that it
+/// survives a pause of the server.
 const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
 
 /// One lock: its kind, its name, its keys.
@@ -32,12 +32,12 @@ impl Target {
         Target::with_last(kind, name, None)
     }
 
-    /// A lock in a cluster. Its last key never exists. It tells the scripts that they run in a cluster, and
-    /// makes a node that is moving the slot refuse them as a whole.
+    /// A lock in a cluster. Its last key never exists. It tells the scripts that they run in a
+    /// cluster, and makes a node that is moving the slot refuse them as a whole.
     pub(crate) fn in_cluster(kind: &'static dyn LockKind, name: Name) -> Arc<Target> {
-        // A node that is migrating or importing a slot refuses a script with `TRYAGAIN` if some of its
-        // keys are there and others are not. Without a key that is always missing, a lock whose queue has
-        // moved and whose key has not would be served from half of its data.
+        // A node that is migrating or importing a slot refuses a script with `TRYAGAIN` if some of
+        // its keys are there and others are not. Without a key that is always missing, a lock whose
+        // queue has moved and whose key has not would be served from half of its data.
         Target::with_last(kind, name, Some(reserved::NEVER))
     }
 
@@ -64,8 +64,8 @@ impl Target {
 
     /// The keys that exist for as long as the lock is held: its own and its fence.
     pub(crate) fn lease_keys(&self) -> &[Vec<u8>] {
-        // Without the key that never exists. A renewal would meet `TRYAGAIN` for as long as its slot is
-        // being moved, which may take longer than a lease lasts.
+        // Without the key that never exists. A renewal would meet `TRYAGAIN` for as long as its
+        // slot is being moved, which may take longer than a lease lasts.
         self.keys.get(..2).unwrap_or(&self.keys)
     }
 
@@ -78,8 +78,8 @@ impl Target {
         self.channel.as_deref()
     }
 
-    /// Whether each release is published on that channel. In a cluster, Redisson publishes on a sharded
-    /// channel (`SPUBLISH`), to which this client does not listen.
+    /// Whether each release is published on that channel. In a cluster, Redisson publishes on a
+    /// sharded channel (`SPUBLISH`), to which this client does not listen.
     pub(crate) fn hears_every_release(&self) -> bool {
         self.hears_every_release
     }
@@ -90,7 +90,8 @@ impl Target {
             AcquireMode::Join => b"join",
             AcquireMode::Heartbeat => b"beat",
         };
-        // In microseconds, while time to live goes in milliseconds: the script adds it to the server's time.
+        // In microseconds, while time to live goes in milliseconds: the script adds it to the
+        // server's time.
         let dies_after = u64::try_from(request.dies_after.as_micros()).unwrap_or(u64::MAX);
         let rest = [Bytes(mode), Number(dies_after), Number(queue(request))];
         self.acquire_with(request, deadline_micros, rest)
@@ -128,15 +129,15 @@ impl Target {
 
     /// As [`release`](Target::release), but wakes no waiters, where the kind supports that.
     pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
-        // An attempt that failed to win a majority releases the votes that it did win. If that woke the
-        // other contenders, each failed round would start the next one, without end.
+        // An attempt that failed to win a majority releases the votes that it did win. If that woke
+        // the other contenders, each failed round would start the next one, without end.
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
         self.kind.scripts().release.call(&self.keys, arguments)
     }
 
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
-        // 0 tells the script that there is no hash to write the count into. With a count, `renew.lua`
-        // would try an `HSET` on the string of a mutex.
+        // 0 tells the script that there is no hash to write the count into. With a count,
+        // `renew.lua` would try an `HSET` on the string of a mutex.
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
         self.kind.scripts().renew.call(self.lease_keys(), [Bytes(owner), ttl, count, keep])
@@ -153,8 +154,8 @@ impl Target {
 
     /// Takes the lock from this owner, until a deadline in the server's time.
     pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
-        // The caller does not know the holder's lease. The script lengthens the fence to the window of the
-        // next owner where that is longer.
+        // The caller does not know the holder's lease. The script lengthens the fence to the window
+        // of the next owner where that is longer.
         let fence = Number(fence(SHORTEST_FENCE));
         let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
         self.kind.scripts().force.call(&self.keys, arguments)
@@ -173,8 +174,8 @@ impl fmt::Debug for Target {
 
 /// The keys of every script of a kind: the lock's own, its fence, and the kind's own.
 pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
-    // This order is the scripts' `KEYS`, so a key can only be added at the end. `lease_keys` relies on the
-    // first two.
+    // This order is the scripts' `KEYS`, so a key can only be added at the end. `lease_keys` relies
+    // on the first two.
     let mut keys = vec![name.as_bytes().to_vec(), name.side_key(reserved::FENCE)];
     keys.extend(kind.extra_keys(name));
     keys
@@ -188,7 +189,8 @@ fn queue(request: &AcquireRequest<'_>) -> u64 {
 
 /// The time to live of the fence of a lease, in milliseconds.
 pub(crate) fn fence(ttl: Duration) -> u64 {
-    // Without the fence the next token comes from the server's clock alone. A fence that ended with a
-    // lease of a few milliseconds would leave the order of tokens to a clock that may be set back.
+    // Without the fence the next token comes from the server's clock alone. A fence that ended with
+    // a lease of a few milliseconds would leave the order of tokens to a clock that may be set
+    // back.
     millis(ttl.max(SHORTEST_FENCE))
 }

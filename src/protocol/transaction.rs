@@ -22,8 +22,8 @@ pub(crate) enum Applied {
     Taken,
 }
 
-/// Commands that would leave the connection in another state for its next user (another database, another
-/// user, no replies), or end the transaction early.
+/// Commands that would leave the connection in another state for its next user (another database,
+/// another user, no replies), or end the transaction early.
 const FORBIDDEN_COMMANDS: [&[u8]; 24] = [
     b"ASKING",
     b"AUTH",
@@ -51,15 +51,15 @@ const FORBIDDEN_COMMANDS: [&[u8]; 24] = [
     b"WATCH",
 ];
 
-/// The first of a user's commands that must not be within a transaction. A command without a name is forbidden,
-/// too: Redis sends no reply to it.
+/// The first of a user's commands that must not be within a transaction. A command without a name
+/// is forbidden, too: Redis sends no reply to it.
 pub(crate) fn forbidden_command(pipeline: &Pipeline) -> Option<&[u8]> {
     let names = pipeline.cmd_iter().map(|cmd| match cmd.args_iter().next() {
         Some(Arg::Simple(name)) => name,
         _ => b"",
     });
-    // The name alone decides, so `CLIENT` is forbidden with its harmless subcommands: a list of those
-    // would have to follow each release of Redis and of Valkey.
+    // The name alone decides, so `CLIENT` is forbidden with its harmless subcommands: a list of
+    // those would have to follow each release of Redis and of Valkey.
     let unfit =
         |name: &[u8]| FORBIDDEN_COMMANDS.iter().any(|other| name.eq_ignore_ascii_case(other));
     names.into_iter().find(|name| name.is_empty() || unfit(name))
@@ -73,15 +73,16 @@ pub(crate) fn apply(
     calls: Vec<Call>,
     deadline: Moment,
 ) -> Result<Applied, Failure> {
-    // The driver's own helper is of no use here: it retries without bound, and after an error it leaves
-    // the connection watching.
+    // The driver's own helper is of no use here: it retries without bound, and after an error it
+    // leaves the connection watching.
     let mut transaction = vec![Call::plain(&[b"MULTI"])];
     transaction.extend(calls);
     transaction.push(Call::plain(&[b"EXEC"]));
     let outcome = apply_inner(session, target, owner, &transaction, deadline);
 
-    // Also after a refusal, which leaves the replies in step: the connection may still watch this key.
-    // A later transaction on it would then be dropped for a change of a lock that is not its own.
+    // Also after a refusal, which leaves the replies in step: the connection may still watch this
+    // key. A later transaction on it would then be dropped for a change of a lock that is not its
+    // own.
     if outcome.is_err() {
         session.poison();
     }
@@ -97,49 +98,52 @@ fn apply_inner(
 ) -> Result<Applied, Failure> {
     loop {
         session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
-        // After `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
+        // After `WATCH`, never before: a change between a look and a later `WATCH` would go
+        // unnoticed.
         let found = session.call(&target.inspect(), deadline)?.value;
         let holder = target.kind().read_holder(found)?;
         let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
         if !ours {
-            // A lost lock is a usual outcome. One more round trip is cheaper than a new connection, which
-            // a poisoned session would cost.
+            // A lost lock is a usual outcome. One more round trip is cheaper than a new connection,
+            // which a poisoned session would cost.
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
             return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
         }
 
-        // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command, its own
-        // error is returned: it says more than the `EXECABORT` of the `EXEC` that follows.
+        // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command,
+        // its own error is returned: it says more than the `EXECABORT` of the `EXEC` that follows.
         let mut last = Value::Nil;
         for reply in session.call_all(transaction, deadline) {
             last = reply?.value;
         }
         match last {
-            // The key changed in between, perhaps only by a renewal: look at the owner again. The loop ends:
-            // all rounds share one deadline, and an owner's value that is gone never comes back.
+            // The key changed in between, perhaps only by a renewal: look at the owner again. The
+            // loop ends: all rounds share one deadline, and an owner's value that is gone never
+            // comes back.
             Value::Nil => {}
-            // An error inside is the failure of one command, which Redis does not roll back. The caller
-            // gets it as a value.
+            // An error inside is the failure of one command, which Redis does not roll back. The
+            // caller gets it as a value.
             Value::Array(replies) => return Ok(Applied::Done(replies)),
             other => return Err(unexpected(&other)),
         }
     }
 }
 
-/// Releases a string lock if the owner still has it, and writes the last token used back if that is not the minted
-/// one.
+/// Releases a string lock if the owner still has it, and writes the last token used back if that is
+/// not the minted one.
 pub(crate) fn release(
     session: &mut dyn Session,
     target: &Target,
     request: &ReleaseRequest<'_>,
     deadline: Moment,
 ) -> Result<Ownership, Failure> {
-    // To delete the key hands over to nobody, so the client offers this release only with `Wait::spin`. A
-    // process that queues for the same lock gets it at its next heartbeat (rule 13).
+    // To delete the key hands over to nobody, so the client offers this release only with
+    // `Wait::spin`. A process that queues for the same lock gets it at its next heartbeat (rule
+    // 13).
     let mut calls = vec![Call::plain(&[b"DEL", target.key()])];
     if let (Some(token), [_, key]) = (request.last_token, target.lease_keys()) {
-        // A plain `SET` cannot lower the fence. Nobody has minted a token since, or the owner would be
-        // another and the transaction would be dropped.
+        // A plain `SET` cannot lower the fence. Nobody has minted a token since, or the owner would
+        // be another and the transaction would be dropped.
         let (token, keep) = (token.to_string(), fence(request.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }

@@ -20,8 +20,8 @@ pub(crate) fn client_channel(identity: &Identity) -> Vec<u8> {
 
 /// The command that makes this client's listener check its list of channels.
 pub(crate) fn wake_listener(identity: &Identity) -> Call {
-    // A thread that blocks on its subscription cannot be given work through the socket that it reads, least
-    // of all over TLS. A message on its own channel ends that read at once.
+    // A thread that blocks on its subscription cannot be given work through the socket that it
+    // reads, least of all over TLS. A message on its own channel ends that read at once.
     Call::plain(&[b"PUBLISH", &client_channel(identity), WAKE_LISTENER])
 }
 
@@ -79,7 +79,7 @@ pub(crate) trait Publishers: Send + Sync {
         true
     }
 
-    /// How long waiters are woken after a release, so that not all clients ask at once.
+    /// How long to delay the wake-up after a release, so that not all clients ask at the same time.
     fn pause(&self) -> Duration {
         Duration::ZERO
     }
@@ -111,7 +111,8 @@ pub(crate) trait Publisher: Send + Sync {
     /// Notes that the subscription to the client's own channel was confirmed here, or has ended.
     fn set_listening(&self, _heard: bool) {}
 
-    /// The message that makes the waiters ask again which may have missed a message of this server alone.
+    /// The message that makes the waiters ask again which may have missed a message of this server
+    /// alone.
     fn missed_wake(&self) -> WakeMessage {
         WakeMessage::Ignored
     }
@@ -119,8 +120,8 @@ pub(crate) trait Publisher: Send + Sync {
 
 impl Publisher for Transport {
     fn number(&self) -> usize {
-        // Unique among the servers of a client: the listener keeps each of them alive with its state, so
-        // no other can be allocated at the same address meanwhile.
+        // Unique among the servers of a client: the listener keeps each of them alive with its
+        // state, so no other can be allocated at the same address meanwhile.
         std::ptr::from_ref(self).addr()
     }
 
@@ -130,8 +131,8 @@ impl Publisher for Transport {
 
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
         fork_guard::check()?;
-        // Not from the pool: a subscribed connection never serves another caller, and while one is in use
-        // for good the pool would have one less.
+        // Not from the pool: a subscribed connection never serves another caller, and while one is
+        // in use for good the pool would have one less.
         Ok(Box::new(self.manager().subscribe(channel)?))
     }
 
@@ -166,15 +167,16 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
                 micros: fields.number()?,
                 window: Duration::from_millis(fields.number()?),
                 waiters: u32::try_from(fields.number()?).ok()?,
-                // Not in the message. The listener knows on which connection the message came, and fills
-                // the epoch in: only a reading of the same server's clock may date the grant (rule 10).
+                // Not in the message. The listener knows on which connection the message came, and
+                // fills the epoch in: only a reading of the same server's clock may date the grant
+                // (rule 10).
                 epoch: 0,
             };
             Some(WakeMessage::Grant { name: fields.rest(), grant })
         }
         b"r" => {
-            // Which attempt is meant does not matter: to ask again is harmless for any of this name, and
-            // the one that was meant may have been replaced since.
+            // Which attempt is meant does not matter: to ask again is harmless for any of this
+            // name, and the one that was meant may have been replaced since.
             fields.hexadecimal()?;
             Some(WakeMessage::Retry { name: fields.rest() })
         }
@@ -185,8 +187,9 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
         }
         b"p" => {
             let number = fields.hexadecimal()?;
-            // The server's time is not used here. It makes two requests different messages, so that a
-            // cluster's client, which receives each from several nodes, drops copies and no second request.
+            // The server's time is not used here. It makes two requests different messages, so that
+            // a cluster's client, which receives each from several nodes, drops copies and no
+            // second request.
             fields.number()?;
             Some(WakeMessage::Request { name: fields.rest(), number })
         }
@@ -194,7 +197,8 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
             let number = fields.hexadecimal()?;
             Some(WakeMessage::Evicted { name: fields.rest(), number })
         }
-        // A newer version may send more kinds. Clients of both versions share a server during a rollout.
+        // A newer version may send more kinds. Clients of both versions share a server during a
+        // rollout.
         _ => None,
     }
 }

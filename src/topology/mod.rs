@@ -3,13 +3,13 @@
 //! | folder | what it has |
 //! | --- | --- |
 //! | `single` | the backend that is one server, wherever its master is |
-//! | `sentinel` | where the master is, as sentinels report, and the thread that follows it |
-//! | `cluster` | the backend that is a cluster, and the way to the node that has a slot |
+//! | `sentinel` | the master's address, as sentinels report it, and the thread that follows it |
+//! | `cluster` | the backend that is a cluster, and the routing of calls to the node of a slot |
 //! | `quorum` | the protocol over several servers, a majority of which decides |
 //! | `memory` | the backend that is a server in memory, for tests |
-//! | `multi_node` | asking several servers at once: for `cluster` and `quorum` |
+//! | `multi_node` | requests to several servers at once, for `cluster` and `quorum` |
 //!
-//! A folder knows nothing of the others but `several`.
+//! No folder imports from another one, except that all may use `multi_node`.
 
 pub(crate) mod cluster;
 #[cfg(any(test, feature = "testing"))]

@@ -1,9 +1,9 @@
-//! The attempts to connect to a server: how many there were, whether the last one failed, and when another may
-//! be made.
+//! The attempts to connect to a server: how many there were, whether the last one failed, and when
+//! the next may begin.
 //!
-//! The pool repeats an order that failed until it succeeds, also when nobody wants the connection any longer.
-//! Without a limit it would connect to a failing server ten times a second for the life of the client, and
-//! send a wrong password each time. So the thread that connects looks here first:
+//! r2d2 repeats a failed order until it succeeds, even if nobody wants the connection any longer.
+//! Without a limit it would connect to a failing server ten times a second for the life of the
+//! client, and send a wrong password each time. So the connecting thread checks here first:
 //!
 //! | the last attempt | a caller asks | the thread |
 //! | --- | --- | --- |
@@ -26,19 +26,19 @@ use crate::wire::retry::RetryBackoff;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How many connections were made and could not be made so far.
+/// How many attempts succeeded and failed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectCounts {
     pub(crate) made: u64,
-    /// When the last of these was.
+    /// When the last connection was made.
     pub(crate) made_at: Moment,
     pub(crate) failed: u64,
-    /// The last of them could not.
+    /// Whether the last attempt failed.
     pub(crate) is_failing: bool,
 }
 
 impl ConnectCounts {
-    /// How many there were.
+    /// The number of all attempts.
     pub(crate) fn all(self) -> u64 {
         self.made + self.failed
     }
@@ -55,7 +55,7 @@ pub(crate) struct ConnectAttempts {
 struct State {
     counts: ConnectCounts,
     last_failure: Option<RedisError>,
-    /// From when on it may be tried again, if the last attempt failed.
+    /// When the next attempt may begin, if the last one failed.
     due: Moment,
     pauses: RetryBackoff,
     /// An attempt is being made.
@@ -81,40 +81,46 @@ impl ConnectAttempts {
         self.state.lock().counts
     }
 
-    /// Why no connection can be made at the moment, if so.
+    /// Why no connection can be made at the moment, if the last attempt failed.
     pub(crate) fn last_error(&self) -> Option<RedisError> {
         let state = self.state.lock();
         state.last_failure.clone().filter(|_| state.counts.is_failing)
     }
 
-    /// Waits until there was another attempt than those that were seen, but not longer than this.
+    /// Waits until an attempt has ended that is not counted in `seen`, for no longer than `most`.
     pub(crate) fn wait(&self, seen: ConnectCounts, most: Duration) {
         let mut state = self.state.lock();
+        // Compared under the lock: an attempt may have ended since the caller read the counts, and
+        // its wake-up came before this wait. A spurious wake-up is harmless, as callers look again
+        // anyway.
         if state.counts == seen {
             self.ended.wait_for(&mut state, most);
         }
     }
 
-    /// Asks for an attempt where the last one failed. Returns whether the thread has to be told.
+    /// Asks for an attempt if the last one failed. Returns whether the thread must be woken for it.
     pub(crate) fn ask(&self) -> bool {
         let mut state = self.state.lock();
+        // While all is well the pool's own order suffices. During an attempt this caller waits for
+        // its end: if its request were remembered, a refused password would be sent twice for one
+        // caller.
         let needed = state.counts.is_failing && !state.under_way;
         state.asked |= needed;
         needed
     }
 
-    /// Begins an attempt, or returns for how long none may be made unless a caller asks.
+    /// Begins an attempt, or returns how long none may begin unless a caller asks.
     pub(crate) fn begin(&self, now: Moment) -> Result<(), Duration> {
         let mut state = self.state.lock();
         if state.counts.is_failing && now < state.due && !state.asked {
             return Err(state.due.since(now));
         }
+        // One attempt serves all callers that asked before it.
         (state.under_way, state.asked) = (true, false);
         Ok(())
     }
 
-    /// Ends an attempt. One that failed is repeated after a pause if the failure may be over soon, without
-    /// anybody's doing.
+    /// Ends an attempt. A failed one is repeated after a pause if the failure may pass by itself.
     pub(crate) fn end(&self, now: Moment, error: Option<&RedisError>) {
         let mut state = self.state.lock();
         state.under_way = false;
@@ -123,6 +129,8 @@ impl ConnectAttempts {
             let is_transient = Failure::connect(error.clone()).is_transient();
             state.counts.failed += 1;
             state.last_failure = Some(error.clone());
+            // `FAR` waits for a caller. Each of them gets one fresh attempt, so that it returns the
+            // present error, and a password that was mended works at once.
             state.due = if is_transient { now.after(state.pauses.next()) } else { Moment::FAR };
         } else {
             state.counts.made += 1;

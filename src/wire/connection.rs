@@ -14,26 +14,26 @@ use crate::wire::health::ConnectionHealth;
 use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
 
-/// A socket may wait this much longer than the deadline says, which saves most system calls.
+/// A socket may wait this much longer than until the deadline, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
-/// A reply that has arrived is read even where its deadline has passed: the thread may have been kept from the
-/// processor meanwhile, and that says nothing about the server. A socket is told to wait for no less than this.
+/// The shortest wait for a reply. A reply that has arrived is read even after its deadline: the
+/// thread may not have run meanwhile, and that says nothing about the server.
 const GRACE: Duration = Duration::from_millis(2);
 
-/// This part of the time that a reply may take is for the way there and back.
+/// One part in so many of the time for a reply is for the way there and back.
 const MARGIN: u32 = 10;
 
-/// What a socket takes whole or not at all.
+/// The size up to which a socket takes a write whole or not at all.
 const ONE_WRITE: usize = 4096;
 
-/// A reply, and when the command was sent and answered on the holder's clock.
+/// A reply, with the moments of sending and receipt on the holder's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) sent: Moment,
     pub(crate) received: Moment,
-    /// In which epoch of the server it was given.
+    /// The server's epoch in which it was received.
     pub(crate) epoch: u64,
 }
 
@@ -53,57 +53,59 @@ pub(crate) trait Session {
         deadline: Moment,
     ) -> Result<Reply, Failure>;
 
-    /// How long the server may take over a command so that its reply still arrives by the deadline.
+    /// How long the server may take for a command whose reply must arrive by the deadline.
     fn longest_wait(&self, deadline: Moment) -> Duration;
 
-    /// Keeps the connection from being used again: it may be left watching, or within a transaction.
+    /// Keeps the connection from being used again: it may still watch a key, or be within a
+    /// transaction.
     fn poison(&mut self);
 }
 
 /// A connection with its time-outs, and whether it may be used again.
 pub(crate) struct Connection {
-    /// Counts it among those of its pool, until it begins to be dropped.
+    /// Counts this connection for its pool until it is dropped. Declared first, so that it is
+    /// dropped first.
     pub(crate) counted: Weak<()>,
     inner: RawConnection,
     clock: Arc<dyn Clock>,
     common: Arc<ConnectionHealth>,
     /// The server, as errors name it.
     address: Arc<str>,
-    /// What is set on the socket.
+    /// The time-out that the socket has.
     timeout: Duration,
-    /// What was set on it when the last request was sent, as errors tell it.
+    /// The time-out that it had when the last request was sent, for errors.
     allowed: Duration,
     /// Set by every error that did not come from the server: a late reply must not be read as
     /// the reply to the next command.
     poisoned: bool,
-    /// Whether it has been opened, and serves others than the thread that opened it.
+    /// Whether the handshake is over, and callers use it.
     is_in_use: bool,
-    /// The server has leave to be silent: the command waits there.
+    /// The server may be silent: the command waits there.
     is_excused: bool,
-    /// How many replies were not read. A panic between a command and its reply leaves some.
+    /// How many replies are still due. A panic between a command and its reply leaves some.
     unanswered: usize,
-    /// Which generation of the pool's connections this one belongs to.
+    /// The generation of the manager's connections that this one belongs to.
     generation: u64,
     epoch: Epoch,
-    /// When the last request was sent, and when the last reply came.
+    /// When the last request was sent, and when the last reply was received.
     sent: Moment,
     replied: Moment,
-    /// What is known of the server behind it.
+    /// What is known about the server process.
     pub(crate) server_run: ServerRun,
 }
 
-/// What a server that is one of several told when it was connected to.
+/// The run of a server process, as one of several servers reported it on connecting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerRun {
-    /// Stands for the run of its process; 0 where that was not told.
+    /// Identifies the run of the process; 0 if it is not known.
     pub(crate) run: u64,
-    /// From when on its word counts: a server that lost its memory in a restart must not vote
-    /// before all has ended that it may have forgotten.
+    /// From when on its replies count as votes: a server that lost its data in a restart must not
+    /// vote before all leases that it may have forgotten have ended.
     pub(crate) counts_from: Moment,
 }
 
 impl Connection {
-    /// Takes over a fresh connection.
+    /// Wraps a new connection.
     pub(crate) fn new(
         inner: RawConnection,
         clock: Arc<dyn Clock>,
@@ -117,7 +119,7 @@ impl Connection {
             inner,
             clock,
             address,
-            // Set when the first request is sent.
+            // No time-out that a request could have, so that the first one sets its own.
             timeout: Duration::MAX,
             allowed: Duration::MAX,
             poisoned: false,
@@ -142,15 +144,16 @@ impl Connection {
         self.poisoned || self.unanswered > 0
     }
 
-    /// Whether it was made before the server was last seen to hang up, or to be elsewhere, or is likely dead, as
-    /// another is that was used since.
+    /// Whether the server has closed another connection or moved since this one was made, or this
+    /// one is likely dead because another was silent.
     pub(crate) fn is_outdated(&self) -> bool {
         self.generation != self.common.generation()
             || self.epoch.is_over()
             || self.common.covers(self.replied)
     }
 
-    /// Hands it out: what becomes of it says something about the others.
+    /// Ends the handshake. From now on a failure of this connection says something about the
+    /// others.
     pub(crate) fn hand_out(&mut self) {
         self.is_in_use = true;
     }
@@ -160,22 +163,24 @@ impl Connection {
         !self.is_poisoned() && !self.is_outdated()
     }
 
-    /// Asks a node of a cluster for something that it is only about to take over. The script goes with
-    /// it, because the permission is for the next command alone.
+    /// Sends a command to a cluster node that is importing the slot, with `ASKING` before it.
     pub(crate) fn call_asking(&mut self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
+        // With the script's source: `ASKING` permits one command. If that were an `EVALSHA` that
+        // the node does not know, the `EVAL` after it would have no permission.
         let whole = call.with_source().unwrap_or_else(|| call.clone());
         let mut replies = self.call_all(&[Call::asking(), whole], deadline);
         let (reply, asked) = (replies.swap_remove(1), replies.swap_remove(0));
         match (asked, reply) {
-            // Why it had no leave says more than that it was sent away.
+            // If `ASKING` was refused, the second refusal is only a `MOVED` that follows from it.
             (Err(denied), Err(Failure::Refused(_))) => Err(denied),
-            // What has been taken over by now needs no leave.
+            // Otherwise the outcome of the command counts. Once the import has ended it runs
+            // without `ASKING`.
             (_, reply) => reply,
         }
     }
 
-    /// Waits for the replies to these commands, which were sent. Scripts that the server did not know are sent
-    /// once more, whole.
+    /// Waits for the replies to these commands, which were sent. Sends scripts that the server does
+    /// not know once more, with their source.
     pub(crate) fn receive_for(
         &mut self,
         calls: &[Call],
@@ -186,7 +191,8 @@ impl Connection {
             .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
             .filter_map(|index| Some((index, calls[index].with_source()?)))
             .unzip();
-        // Where a reply is still due, it would be taken for the reply to one of these.
+        // After a time-out a reply may still be on its way. It would be read as the reply to the
+        // first of these, and each reply after it as that of the command before.
         if !missing.is_empty() && self.unanswered == 0 {
             for (index, reply) in missing.into_iter().zip(self.call_all(&whole, deadline)) {
                 replies[index] = reply;
@@ -195,7 +201,8 @@ impl Connection {
         replies
     }
 
-    /// Sends commands together; returns when that began. [`receive_all`](Self::receive_all) is owed.
+    /// Sends commands together, and returns when that began. [`receive_all`](Self::receive_all)
+    /// must follow.
     pub(crate) fn send_all(&mut self, calls: &[Call], deadline: Moment) -> Result<Moment, Failure> {
         let packed: Vec<Vec<u8>> = calls.iter().map(Call::pack).collect();
         self.send(&packed.concat(), packed.len(), deadline)
@@ -206,13 +213,14 @@ impl Connection {
         let count = self.unanswered;
         let mut replies = Vec::with_capacity(count);
         if let Err(failure) = self.receive_each(deadline, |reply| replies.push(reply)) {
+            // The replies before the failure stay as they are: those commands did run.
             replies.resize_with(count, || Err(failure.clone()));
         }
         replies
     }
 
-    /// Waits for the replies to all that was sent, and hands each on as it comes. One that does not come makes
-    /// its own and all later outcomes unknown.
+    /// Waits for the replies to all that was sent, and passes each on as it comes. The first
+    /// missing reply makes its own and all later outcomes unknown.
     pub(crate) fn receive_each(
         &mut self,
         deadline: Moment,
@@ -220,9 +228,12 @@ impl Connection {
     ) -> Result<(), Failure> {
         while self.unanswered > 0 {
             match self.receive(deadline) {
+                // Not `Refused`, which is a reply, and is in step with its command.
                 Err(failure @ Failure::Unknown(_)) => return Err(failure),
                 reply => on_reply(reply.map(|value| Reply {
                     value,
+                    // The same for all of a batch. For the later ones it is earlier than necessary,
+                    // and so is the end of their validity: a lease counts from before its sending.
                     sent: self.sent,
                     received: self.replied,
                     epoch: self.epoch.number(),
@@ -232,7 +243,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends so many packed commands; returns when that began.
+    /// Sends `count` packed commands, and returns when that began.
     pub(crate) fn send(
         &mut self,
         packed: &[u8],
@@ -244,12 +255,15 @@ impl Connection {
         if left.is_zero() {
             return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
-        // How long the next caller's reply would be waited for is not known.
+        // The socket may have either time-out now, so no later wait on it would be bounded for
+        // certain. Nothing was written, and so another connection may be tried.
         if let Err(error) = self.allow(left) {
             self.poisoned = true;
             return Err(Failure::NotSent(NotSentReason::Closed(error)));
         }
+
         self.allowed = self.timeout;
+        // Before the write: the server may run the command, and the lease may begin, during it.
         self.sent = now;
         match self.inner.send_packed_command(packed) {
             Ok(()) => {
@@ -257,7 +271,10 @@ impl Connection {
                 Ok(now)
             }
             Err(error) => {
-                // A peer that is gone took nothing of a command that fits into one write.
+                // `EPIPE` means that the peer has closed the connection, and that this write was
+                // dropped as a whole. Of a longer command an earlier write may have arrived, and a
+                // server could run the commands in it. A reset proves nothing: it may come after
+                // the write.
                 let nothing =
                     packed.len() <= ONE_WRITE && io_kind(&error) == Some(io::ErrorKind::BrokenPipe);
                 let error = self.broken(error);
@@ -270,22 +287,31 @@ impl Connection {
         }
     }
 
-    /// Waits for the next reply, for what is left until `deadline`. The socket is read in any case.
+    /// Waits for the next reply until `deadline`. Reads the socket in any case.
     fn receive(&mut self, deadline: Moment) -> Result<Value, Failure> {
         let left = deadline.since(self.clock.now());
+        // Without a deadline check: a thread that was held up still takes a reply that came in
+        // time. To fail here would make known outcomes unknown, and poison a healthy connection
+        // each time the machine is busy.
         let left = left.max(GRACE);
         let read = self.allow(left).and_then(|()| self.inner.recv_reply(left.min(self.timeout)));
-        // Errors inside a reply are those of single commands of a transaction.
+        // Only an error at the top. Errors inside an array are those of single commands of a
+        // transaction, and `extract_error` would drop the values beside them.
         let reply = match read {
             Ok(Value::ServerError(error)) => Err(Failure::Refused(self.locate(error.into()))),
             Ok(value) => Ok(value),
             Err(error) => return Err(Failure::Unknown(self.broken(error))),
         };
+
+        // After the error returns above: a reply that did not come stays due, and keeps the
+        // connection from being used again even if nobody looks at the error.
         self.unanswered -= 1;
         self.replied = self.clock.now();
         self.common.note_reply(self.replied);
-        // The address may lead to another server by now, which only new connections reach. All of the
-        // client's leave this one, whatever was asked here.
+
+        // A demoted master keeps its connections open and refuses each write. The address, or the
+        // sentinels, may name another server by now, but only a new connection gets there. So all
+        // of the client's connections must go, the idle ones too.
         if is_of_a_replica(&reply) {
             self.poisoned = true;
             self.epoch.end();
@@ -293,9 +319,13 @@ impl Connection {
         reply
     }
 
-    /// Sets the socket's time-outs to what is left, where they differ enough to be worth it.
+    /// Sets the socket's time-outs to what is left, unless they are near enough.
     fn allow(&mut self, left: Duration) -> Result<(), RedisError> {
         let wanted = left.min(self.common.limit.span);
+        // Exact time-outs would cost two system calls for each sending and two for each reply,
+        // because the time left shrinks with each step. So a socket with up to `SLACK` too much is
+        // left alone. One with too little never is: it would call a server silent that still has
+        // time.
         if self.timeout < wanted || self.timeout > wanted + SLACK {
             self.inner.set_read_timeout(Some(wanted))?;
             self.inner.set_write_timeout(Some(wanted))?;
@@ -304,17 +334,19 @@ impl Connection {
         Ok(())
     }
 
-    /// A time-out is the server's silence: it found nothing, however late the thread itself was. Any other error
-    /// means that the server hung up.
+    /// Poisons the connection after an error that did not come from the server, and notes what the
+    /// error says about the other connections.
     #[cold]
     fn broken(&mut self, error: RedisError) -> RedisError {
         self.poisoned = true;
         if !error.is_timeout() {
-            // A server that hangs up on a newcomer says nothing about those that it serves.
+            // A server that closes a newcomer's connection may be full, and serve the others well.
             if self.is_in_use {
                 self.common.outdate(self.generation);
             }
         } else if !self.is_excused {
+            // A time-out is the server's silence however late this thread is, because `receive` has
+            // read the socket and found nothing.
             self.common.note_silence(self.sent, self.clock.now());
         }
         self.locate(error)
@@ -322,6 +354,8 @@ impl Connection {
 
     fn locate(&self, error: RedisError) -> RedisError {
         let Limit { span, setting } = self.common.limit;
+        // The error names the setting only if that ended the wait, or users would raise a time-out
+        // that does not matter. With less time it was the caller's deadline.
         let whole = self.allowed + SLACK >= span;
         let limit = Limit { span: self.allowed, setting: setting.filter(|_| whole) };
         locate(error, &self.address, limit)
@@ -341,23 +375,26 @@ impl Session for Connection {
         }
     }
 
-    /// If no reply comes, that says nothing about the other connections.
+    /// A missing reply says nothing about the other connections.
     fn call_slow(
         &mut self,
         call: &Call,
         _within: Duration,
         deadline: Moment,
     ) -> Result<Reply, Failure> {
+        // Twice: the first keeps a time-out here from outdating other connections, the second keeps
+        // other callers from taking this quiet time for an outage.
         self.is_excused = true;
-        self.common.excuse(true);
+        let _excuse = self.common.excuse();
         let outcome = self.call(call, deadline);
-        self.common.excuse(false);
         self.is_excused = false;
         outcome
     }
 
     fn longest_wait(&self, deadline: Moment) -> Duration {
         let left = deadline.since(self.clock.now()).min(self.common.limit.span);
+        // The server's own time-out must end first. If both ended together, whether there is a
+        // reply would depend on the network, and half of all waits would be unknown outcomes.
         left - left / MARGIN
     }
 
@@ -372,11 +409,13 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Whether only a replica gives this reply. In an array are the replies of a transaction.
+/// Whether only a replica gives this reply.
 fn is_of_a_replica(reply: &Result<Value, Failure>) -> bool {
     fn is_refusal(value: &Value) -> bool {
         match value {
             Value::ServerError(error) => is_of_replica(error.code(), error.details()),
+            // The replies of a transaction. A replica refuses a plain write when it is queued, but
+            // a script only when that runs and writes.
             Value::Array(parts) => parts.iter().any(is_refusal),
             _ => false,
         }

@@ -18,13 +18,13 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
 
-/// Where a server is, and how to speak to it.
+/// The address of a server, and how to connect to it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    /// The address is that of a socket, over which TLS may be spoken.
+    /// Always the address of a plain socket; `secure` says whether TLS is spoken over it.
     info: ConnectionInfo,
     secure: bool,
-    /// Whom to trust there, and who to be.
+    /// CA certificates to trust, and the client certificate.
     #[cfg(feature = "tls")]
     tls: Option<Arc<ClientConfig>>,
 }
@@ -43,14 +43,16 @@ impl Endpoint {
         self
     }
 
-    /// Another server that is spoken to like this one.
+    /// Another server with the settings of this one.
     pub(crate) fn at(&self, host: String, port: u16) -> Endpoint {
+        // The settings stay: a master that sentinels name has the user, the database and the TLS of
+        // the URL.
         let mut other = self.clone();
         other.info = other.info.set_addr(ConnectionAddr::Tcp(host, port));
         other
     }
 
-    /// Whether TLS is spoken there.
+    /// Whether the server speaks TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.secure
     }
@@ -79,6 +81,8 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     if url.is_empty() {
         return Err(Error::config("url", "empty", FORM));
     }
+    // The parts are checked here although the driver parses the URL below: its errors name no
+    // allowed values, and it skips or repairs much that a user should know of.
     let Some((scheme, rest)) = url.split_once("://") else {
         return Err(Error::config("url scheme", "missing", SCHEMES));
     };
@@ -104,11 +108,14 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
             ));
         }
     }
-    // TLS is none of the driver's business.
+
+    // The driver never sees the secure scheme. It would want its own TLS feature for it, and would
+    // obey `#insecure`, which turns the checks of certificates off.
     let secure = matches!(scheme, "rediss" | "valkeys");
     let plain = if secure { format!("redis://{rest}") } else { url.to_owned() };
     let info = plain.into_connection_info().map_err(|error| {
-        // The parser's texts name the part that is wrong and never quote the URL.
+        // The driver's text may be shown: it names the wrong part, and never quotes the URL with
+        // its password.
         Error::config("url", format_args!("{scheme}://… is not readable ({error})"), FORM)
     })?;
     if info.redis_settings().db() < 0 {
@@ -125,6 +132,8 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
 fn check_tcp(rest: &str) -> Result<()> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
+    // An unescaped `/` in a password ends the authority too early. Nothing of the URL is shown,
+    // because what looks like a host or a path here is part of the password.
     if tail.contains('@') {
         return Err(Error::config(
             "url user or password",
@@ -132,18 +141,23 @@ fn check_tcp(rest: &str) -> Result<()> {
             "%2F for /, %3F for ?, %23 for #, %40 for @, %3A for :",
         ));
     }
+
+    // The last `@`, as in the driver's parser: a password may contain one.
     let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
     let (host, port) = match address.rsplit_once(':') {
+        // In `[::1]` the last colon belongs to the address.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (address, None),
     };
     if host.is_empty() {
         return Err(Error::config("url host", "empty", FORM));
     }
+
     if let Some(port) = port
         && !port.parse::<u16>().is_ok_and(|port| port > 0)
     {
-        // It may be a password whose host is missing.
+        // In `redis://user:secret` the host is missing, and this is the password. So only what can
+        // be a port is shown.
         let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         let wrong = match port.len() {
             _ if !is_number => "not a number",
@@ -152,8 +166,11 @@ fn check_tcp(rest: &str) -> Result<()> {
         };
         return Err(Error::config("url port", wrong, "1 to 65535"));
     }
+
     let path = tail.strip_prefix('/').unwrap_or("");
     let database = path.split(['?', '#']).next().unwrap_or("").trim_matches('/');
+    // Checked because the driver takes an `i64` and passes it on: the server's refusal would come
+    // at the first connection, without the name of the setting.
     if !database.is_empty()
         && !database.parse::<u32>().is_ok_and(|number| number <= i32::MAX as u32)
     {
@@ -174,13 +191,13 @@ fn check_unix(rest: &str) -> Result<()> {
     check_tail(rest, true)
 }
 
-/// The parameters that the driver reads. It skips all others without a word, and so two services whose URLs
-/// differ in one of those would never exclude each other.
+/// Whether the driver reads a parameter. It silently skips all others, so two services with
+/// different values of such a parameter would never exclude each other.
 fn is_known(parameter: &str, is_unix: bool) -> bool {
     parameter == "protocol" || is_unix && matches!(parameter, "db" | "user" | "pass")
 }
 
-/// How to write what a parameter of this name is probably meant to say.
+/// What to write instead of an unknown parameter, by its name.
 fn instead(parameter: &str, is_unix: bool) -> String {
     let known = if is_unix {
         "no parameter but db, user, pass and protocol"
@@ -199,10 +216,11 @@ fn instead(parameter: &str, is_unix: bool) -> String {
     }
 }
 
-/// Checks what follows the address: no parameter that would be skipped, none twice, no fragment.
+/// Checks the part after the address: no parameter that the driver skips, none twice, no fragment.
 fn check_tail(tail: &str, is_unix: bool) -> Result<()> {
     if let Some((_, fragment)) = tail.split_once('#') {
-        // Behind a password in the query it may be the end of that.
+        // In the URL of a Unix socket the password is a parameter, and an unescaped `#` in it
+        // begins the fragment.
         let is_shown = !is_unix && is_plain(fragment);
         return Err(Error::config(
             "url fragment",
@@ -215,7 +233,8 @@ fn check_tail(tail: &str, is_unix: bool) -> Result<()> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, has_value) =
             pair.split_once('=').map_or((pair, false), |(name, _)| (name, true));
-        // Without a value, or behind a password, it may be the end of that.
+        // An unescaped `&` in a password makes its end look like a parameter. So one without a
+        // value, or after `pass`, is not shown.
         let is_shown = has_value && !seen.contains(&"pass") && is_plain(name);
         let shown =
             if is_shown { format!("\"{name}\"") } else { "one that is not shown here".to_owned() };
@@ -234,16 +253,16 @@ fn check_tail(tail: &str, is_unix: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether a text is short and harmless enough to be repeated in an error.
+/// Whether a text is short and harmless enough to be shown in an error.
 fn is_plain(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     text.len() <= 32 && text.bytes().all(is_word)
 }
 
-/// What errors say behind the address of a server that is spoken to over TLS.
+/// The mark after the address of a server over TLS, in errors.
 pub(crate) const OVER_TLS: &str = "(TLS)";
 
-/// The address as errors name it: host and port, or the path of a socket.
+/// The address for errors: host and port, or the path of a socket.
 pub(crate) fn address(endpoint: &Endpoint) -> String {
     if endpoint.is_secure() {
         format!("{} {OVER_TLS}", endpoint.addr())
@@ -252,7 +271,7 @@ pub(crate) fn address(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The address as it may be shown: no user, no password.
+/// The address for display: no user, no password.
 pub(crate) fn shown(endpoint: &Endpoint) -> String {
     match endpoint.addr() {
         ConnectionAddr::Unix(path) => format!("unix://{}", path.display()),

@@ -1,11 +1,12 @@
-//! Where a server is, as far as a client can tell.
+//! Periods during which a server stays in one place, as far as a client can tell.
 //!
-//! An address may lead to another server than before: a sentinel or a cluster reports it, or a server
-//! that was the master refuses a write as the replica that it is now. Everything that a client knows of
-//! its server belongs to an [`Epoch`], and ends with it: connections, what they listen to, and the
-//! server's clock.
+//! An address may begin to lead to another server: a sentinel or a cluster reports it, or the
+//! former master refuses a write because it is a replica now. Everything that a client has of its
+//! server belongs to an [`Epoch`] and ends with it: connections, subscriptions, and the reading of
+//! the server's clock.
 //!
-//! One counter serves all that a client has of one server, so that a move seen in one place is known in all.
+//! All parts of a client share one counter for each server, so a move that one of them notices is
+//! known to all.
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 
@@ -16,11 +17,11 @@ pub(crate) struct Epochs(Arc<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     epochs: AtomicU64,
-    /// A new connection may lead to another server than the connections before.
+    /// Counted because a new connection may lead to another server than the earlier ones.
     connections: AtomicU64,
 }
 
-/// A time during which the server is in one place.
+/// A period during which the server is in one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Epoch {
     epochs: Epochs,
@@ -28,16 +29,19 @@ pub(crate) struct Epoch {
 }
 
 impl Epochs {
-    /// The epoch that lasts until the server is found to be elsewhere.
+    /// The present epoch, which lasts until a move is noticed.
     pub(crate) fn current(&self) -> Epoch {
         Epoch { epochs: self.clone(), number: self.number() }
     }
 
     pub(crate) fn number(&self) -> u64 {
+        // `SeqCst` here and below, for simplicity. Readers combine this number with what is behind
+        // other locks, such as the reading of the clock. A weaker order would need a proof for each
+        // of them, and on x86 and ARMv8 the load costs hardly more.
         self.0.epochs.load(Ordering::SeqCst)
     }
 
-    /// The server is elsewhere: another epoch begins.
+    /// Begins another epoch, because the server has moved.
     pub(crate) fn advance(&self) {
         self.0.epochs.fetch_add(1, Ordering::SeqCst);
     }
@@ -52,19 +56,22 @@ impl Epoch {
         self.epochs.number() != self.number
     }
 
-    /// Ends this epoch. Many connections may see the same move, and only the first begins another epoch.
+    /// Ends this epoch, unless it has ended.
     pub(crate) fn end(&self) {
+        // Not `fetch_add`: all connections to a demoted master notice the same move, one after the
+        // other. Each increment after the first would end the epoch of the new master, whose
+        // connections are healthy.
         let (this, next) = (self.number, self.number + 1);
         let epochs = &self.epochs.0.epochs;
         let _ = epochs.compare_exchange(this, next, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Counts a connection that can be written on.
+    /// Counts a new connection of a pool.
     pub(crate) fn count_connection(&self) {
         self.epochs.0.connections.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How many connections were counted, in any epoch.
+    /// The number of connections so far, in all epochs.
     pub(crate) fn connections(&self) -> u64 {
         self.epochs.0.connections.load(Ordering::SeqCst)
     }

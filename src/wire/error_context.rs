@@ -1,8 +1,8 @@
-//! The driver's errors in words for people, with the address of the server.
+//! The text of the driver's errors, with the address of the server.
 //!
-//! The driver's error has no field for an address. So the address goes into its text: of an error of the
-//! operating system into [`Located`], which keeps the kind; of a server's reply behind its text, which keeps
-//! the code that says what the reply means.
+//! The driver's error has no field for an address, so the address goes into its text. An error of
+//! the operating system is wrapped in [`Located`], which keeps the kind. A server's reply gets the
+//! address after its text, and keeps its code.
 
 use std::fmt;
 use std::io;
@@ -13,11 +13,11 @@ use redis::{ErrorKind, RedisError};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 
-/// How long something was waited for, and the setting that says so.
+/// The length of a wait, and the setting that it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) span: Duration,
-    /// `None` where it was the caller's deadline.
+    /// `None` if it was the caller's deadline.
     pub(crate) setting: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// An error of the operating system, or of TLS above it, with the server that it is about.
+/// An error of the operating system, or of TLS, with the server's address.
 #[derive(Debug)]
 struct Located {
     text: String,
@@ -49,20 +49,25 @@ impl std::error::Error for Located {
     }
 }
 
-/// The replies that a caller reads from the driver's own type, which has no room for an address.
+/// The codes of replies that callers parse by the driver's methods, which read their whole text.
 const READ_BY_TYPE: [&str; 4] = ["MOVED", "ASK", "NOSCRIPT", "EXECABORT"];
 const BEGIN: &str = " (at ";
 
-/// An error with the server that it is about, and with how long a reply was waited for. One that names
-/// its server already stays as it is.
+/// Adds the server's address and the length of the wait to an error, unless it contains an address.
 pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisError {
+    // An error may pass through several layers, each of which knows an address. The first is the
+    // right one: that of the node which replied, and not that of the master which the client looked
+    // for.
     if located(&error).is_some() || place(&error).is_some() {
         return error;
     }
     if let Some(io) = io_error(&error) {
+        // The kind stays outside, because the driver's `is_timeout` and the like look at nothing
+        // else.
         let (kind, text) = (io.kind(), text_of(io, address, limit));
         return io::Error::new(kind, Located { text, source: error }).into();
     }
+
     let detail = |text: &str| format!("{text}{BEGIN}{address})");
     let said = error.detail().unwrap_or_default();
     match (error.code(), error.kind()) {
@@ -75,27 +80,29 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
         (None, kind @ ErrorKind::Parse) => {
             RedisError::from((kind, "no reply of Redis", detail(said)))
         }
-        // What sentinels report is about no one server, and names those that it is about.
+        // Errors without a code that are left are those of the search by sentinels, which contain
+        // addresses.
         (None, _) => error,
     }
 }
 
-/// What a caller is told where the system refuses the thread that makes connections.
+/// The text of an error if the connecting thread cannot be started.
 pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
 
-/// What a caller is told whose time is over before a connection is made.
+/// The error of a caller whose time ended before a connection was made.
 pub(crate) fn connecting(address: &str, waited: Duration) -> RedisError {
     let text = format!("gave up connecting to {address} after {}", Span(waited));
     io::Error::new(io::ErrorKind::TimedOut, Located { text, source: silence() }).into()
 }
 
-/// What a connection fails with on which a reply does not come in time.
+/// The error of a connection without a reply in time.
 pub(crate) fn silence() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 fn text_of(error: &io::Error, address: &str, limit: Limit) -> String {
     match error.kind() {
+        // Linux ends a read at a socket's time-out with `EAGAIN`, which is `WouldBlock`.
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             format!("no reply from {address} within {limit}")
         }
@@ -105,6 +112,7 @@ fn text_of(error: &io::Error, address: &str, limit: Limit) -> String {
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::UnexpectedEof
         | io::ErrorKind::BrokenPipe => format!("{address} closed the connection"),
+        // The standard library has no kind for it, only this text.
         _ if error.to_string().starts_with(LOOKUP) => {
             format!("the host of {address} has no known address ({error})")
         }
@@ -123,17 +131,18 @@ fn located(error: &RedisError) -> Option<&Located> {
     outer_io_error(error)?.get_ref()?.downcast_ref()
 }
 
-/// The server of a reply, if it is known.
+/// The address in an error that a server's reply became, if it has one.
 pub(crate) fn place(error: &RedisError) -> Option<&str> {
+    // From the end: the server's own text may contain the same words.
     error.detail()?.rsplit_once(BEGIN)?.1.strip_suffix(')')
 }
 
-/// The server of a reply as a part of a sentence.
+/// That address as a part of a sentence.
 pub(crate) fn at_which(error: &RedisError) -> String {
     place(error).map_or(String::new(), |address| format!(" at {address}"))
 }
 
-/// The server of a reply as the subject of a sentence.
+/// The server as the subject of a sentence.
 pub(crate) fn subject(error: &RedisError) -> String {
     match place(error) {
         Some(sentinel) if sentinel.starts_with(SENTINEL) => sentinel.to_owned(),
@@ -143,9 +152,9 @@ pub(crate) fn subject(error: &RedisError) -> String {
 
 const SENTINEL: &str = "the sentinel at ";
 
-/// The refusal of a sentinel, which is not to be taken for the master's. Without a code it was the log-in
-/// that failed.
+/// The refusal of a sentinel, marked so that it does not look like the master's.
 pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
+    // Only a failed log-in has no code here, see `raw_connection`.
     let code = error.code().unwrap_or("WRONGPASS").to_owned();
     let said = without_place(error.detail().unwrap_or_default());
     redis::make_extension_error(code, Some(format!("{said}{BEGIN}{SENTINEL}{address})")))
@@ -155,7 +164,7 @@ fn without_place(detail: &str) -> &str {
     detail.rsplit_once(BEGIN).map_or(detail, |(said, _)| said)
 }
 
-/// What an error says, without the address of a reply.
+/// The text of an error, without the address that was added to a reply.
 pub(crate) fn words(error: &RedisError) -> String {
     let Some(detail) = error.detail().map(without_place) else { return error.to_string() };
     match error.code() {
@@ -164,12 +173,12 @@ pub(crate) fn words(error: &RedisError) -> String {
     }
 }
 
-/// What kind of trouble the operating system told of, if it was that.
+/// The kind of an error of the operating system, if it is one.
 pub(crate) fn io_kind(error: &RedisError) -> Option<io::ErrorKind> {
     io_error(error).map(io::Error::kind)
 }
 
-/// What the operating system, or TLS above it, told of, if it was that.
+/// The error of the operating system, or of TLS, if it is one.
 pub(crate) fn io_error(error: &RedisError) -> Option<&io::Error> {
     located(error).map_or_else(|| outer_io_error(error), |located| io_error(&located.source))
 }
@@ -178,14 +187,15 @@ pub(crate) fn io_error(error: &RedisError) -> Option<&io::Error> {
 #[cfg(feature = "tls")]
 pub(crate) use crate::wire::tls::is_fault as is_tls_fault;
 
-/// There is no TLS, and so no fault of it.
+/// Without TLS there are no faults of it.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn is_tls_fault(_: &RedisError) -> bool {
     false
 }
 
 fn outer_io_error(error: &RedisError) -> Option<&io::Error> {
-    // redis-rs keeps its cause behind a counted pointer, which is the type that comes out.
+    // redis-rs keeps the cause in an `Arc`, and `source` returns that `Arc`, not the error in it. A
+    // direct downcast to `io::Error` compiles and never succeeds.
     type Kept = Arc<dyn std::error::Error + Send + Sync>;
     let kept = std::error::Error::source(error)?.downcast_ref::<Kept>()?;
     kept.downcast_ref::<io::Error>()

@@ -1,4 +1,4 @@
-//! What a caller is told of a failure: what happened, at which server, and what to do about it.
+//! The public error for a failure: what happened, at which server, and what to do about it.
 //!
 //! `tests/it/error_text/table.md` shows the texts.
 
@@ -17,6 +17,8 @@ impl From<Failure> for Error {
             Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error)) => {
                 refused_connection(error)
             }
+            // `unreachable`, although the pool was exhausted, too. A larger pool would only hold
+            // more threads that wait for a server that does not reply.
             Failure::NotSent(NotSentReason::Exhausted(shortage)) if shortage.is_silent => {
                 Error::unreachable(format!("{shortage}; look whether Redis hangs"))
             }
@@ -84,6 +86,8 @@ fn refused_command(error: RedisError) -> Error {
 
 fn refused_connection(error: RedisError) -> Error {
     let (said, redis) = (words(&error), subject(&error));
+    // The order matters. A TLS fault is an I/O error to the driver, and an unknown name of a master
+    // is reported like a bad setting: the arms below would advise to look whether Redis runs there.
     match RefusalKind::of(&error) {
         _ if is_tls_fault(&error) => Error::refused(format!(
             "{said}; check that the server speaks TLS at this port, and its certificate against \
@@ -94,6 +98,8 @@ fn refused_connection(error: RedisError) -> Error {
             said,
             "the name under which the sentinels watch the master: redis://name",
         ),
+        // Redis has three codes for three causes with three remedies. The last arm also gets
+        // refusals without a code: servers that do not know `AUTH` or `HELLO` as they were sent.
         RefusalKind::Denied => Error::denied(match error.code() {
             Some("NOPERM") => format!(
                 "{redis} denies this user what connecting needs ({said}); add it to the user's ACL"
@@ -121,10 +127,13 @@ fn refused_connection(error: RedisError) -> Error {
     .with_source(error)
 }
 
-/// What to do where the system, or nobody, replied.
+/// What to do if the operating system reported the error, or nobody replied.
 fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
     if said == NO_THREAD {
         "raise the limit on threads"
+    // A server at its `maxclients` may close the connection before its refusal is read, and a TLS
+    // port closes one that speaks plain text. `io_kind` leaves out the errors that this crate makes
+    // of what sentinels report: the driver counts those as dropped connections, too.
     } else if error.is_connection_dropped()
         && !error.is_connection_refusal()
         && io_kind(error).is_some()
@@ -143,8 +152,10 @@ fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
     }
 }
 
-/// What is at the address is not what was expected there.
+/// The text for a server that is not the Redis that was expected at this address.
 fn no_redis(error: &RedisError, redis: &str, said: &str) -> String {
+    // The driver has no kinds for these, so their texts decide. A server with another wording gets
+    // the last text, which is less helpful and still right.
     if error.kind() == ErrorKind::Parse {
         let address = place(error).unwrap_or("the server");
         format!(

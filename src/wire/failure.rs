@@ -1,4 +1,4 @@
-//! What became of a command that brought no answer of its own.
+//! Why a command has no reply of its own.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use redis::{ErrorKind, RedisError};
 use crate::base::text::{Span, clean};
 use crate::wire::error_context::{Limit, is_tls_fault, locate, place, silence, words};
 
-/// Why there is no answer, told by what may have happened on the server.
+/// Why there is no reply, by what may have happened on the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// Nothing was sent: nothing happened.
     NotSent(NotSentReason),
-    /// The server answered with an error: nothing happened.
+    /// The server replied with an error: nothing happened.
     Refused(RedisError),
-    /// It was sent, wholly or in part, and no answer came: it may have happened.
+    /// It was sent, wholly or in part, and no reply came: it may have happened.
     Unknown(RedisError),
 }
 
@@ -34,19 +34,19 @@ pub(crate) enum NotSentReason {
     Forked,
     /// The caller's deadline had passed already.
     DeadlinePassed,
-    /// Too few of several servers answered; nothing was left on them.
+    /// Too few of several servers replied; nothing was left on them.
     NoMajority {
         text: String,
-        /// Whether there would have been enough, had there been a connection to each.
+        /// Whether enough would have replied with a free connection to each of them.
         is_exhausted: bool,
     },
-    /// No node of a cluster does it at the moment; those that were asked did nothing.
+    /// No node of a cluster serves the slot at the moment; those that were asked did nothing.
     Unroutable(String),
-    /// It cannot be done here.
+    /// The server cannot do it, whatever the time.
     InvalidSetting { field: &'static str, wrong: String, expected: &'static str },
 }
 
-/// For how long there was no free connection, and in which pool.
+/// A wait for a connection of a full pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Shortage {
     pub(crate) waited: Duration,
@@ -72,16 +72,16 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// What a server's refusal means for the caller.
+/// What a server's refusal means to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusalKind {
     Denied,
     WrongType,
-    /// The server cannot serve now, and may soon: its state, and what to do.
+    /// The server cannot serve now, and may do so soon: its state, and what to do.
     NotYet(&'static str, &'static str),
     /// Another node of a cluster has the key.
     Moved,
-    /// Keys of several slots were named together.
+    /// The keys are in several slots.
     CrossSlot,
     Other,
 }
@@ -89,6 +89,8 @@ pub(super) enum RefusalKind {
 impl RefusalKind {
     pub(super) fn of(error: &RedisError) -> RefusalKind {
         let text = error.detail().unwrap_or_default();
+        // The codes come first. A text is looked at only where a server reports the refusal of a
+        // command inside a script under the general code `ERR`.
         match error.code() {
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => RefusalKind::Denied,
             Some("WRONGTYPE") => RefusalKind::WrongType,
@@ -121,7 +123,7 @@ impl RefusalKind {
             Some("CROSSSLOT") => RefusalKind::CrossSlot,
             _ if error.kind() == ErrorKind::AuthenticationFailed => RefusalKind::Denied,
             _ if text.contains("ACL failure")
-                // Redis 7.0 says so of what a script may not do.
+                // Redis 7.0 has these words for a command that the user may not run in a script.
                 || text.contains("The user executing the script can't")
                 || text.contains("NOPERM") =>
             {
@@ -143,7 +145,7 @@ impl Failure {
         Failure::Unknown(silence())
     }
 
-    /// The error beneath, if there is one.
+    /// The driver's error, if there is one.
     fn error(&self) -> Option<&RedisError> {
         match self {
             Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
@@ -153,7 +155,7 @@ impl Failure {
         }
     }
 
-    /// The error of a connection that could not be made because of this.
+    /// The error of a connection attempt that failed for this reason.
     pub(crate) fn into_error(self) -> RedisError {
         self.error().cloned().unwrap_or_else(silence)
     }
@@ -166,8 +168,10 @@ impl Failure {
         }
     }
 
-    /// The same failure with the server that it is about, unless it names one.
+    /// The same failure with the server's address, unless it contains one.
     pub(crate) fn at(mut self, address: &str, limit: Limit) -> Failure {
+        // Not `Refused`: the connection that read the refusal has added its address already, and
+        // the codes that callers parse must stay as the driver made them.
         if let Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error))
         | Failure::Unknown(error) = &mut self
         {
@@ -176,7 +180,7 @@ impl Failure {
         self
     }
 
-    /// What a server's error reply is read as: a code, a blank, and more words.
+    /// The refusal for a server's error reply: a code, a blank, and more words.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn refused(reply: &str) -> Failure {
         Failure::Refused(match redis::parse_redis_value(format!("-{reply}\r\n").as_bytes()) {
@@ -186,28 +190,30 @@ impl Failure {
         })
     }
 
-    /// What the server says of a key that holds something else.
+    /// The refusal for a key of another type.
     #[cfg(test)]
     pub(crate) fn wrong_type() -> Failure {
         Failure::refused("WRONGTYPE Operation against a key holding the wrong kind of value")
     }
 
-    /// Nobody listens there.
+    /// The failure for a port where nobody listens.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn no_connection() -> Failure {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         Failure::NotSent(NotSentReason::Connect(refused.into()))
     }
 
-    /// The other end closed the connection.
+    /// The failure for a connection that was closed by the other end.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn reset() -> Failure {
         Failure::Unknown(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
     }
 
-    /// Whether it may be over soon, so that a caller with time left tries again.
+    /// Whether it may pass soon, so that a caller with time left tries again.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
+            // A wrong password, an ACL, a certificate: people have to mend those. Servers log each
+            // failed log-in, and some lock the user out after several.
             Failure::NotSent(NotSentReason::Connect(error)) => match RefusalKind::of(error) {
                 _ if is_tls_fault(error) => false,
                 RefusalKind::NotYet(..) => true,
@@ -216,25 +222,29 @@ impl Failure {
             },
             Failure::NotSent(NotSentReason::Forked | NotSentReason::InvalidSetting { .. }) => false,
             Failure::Refused(error) => matches!(RefusalKind::of(error), RefusalKind::NotYet(..)),
-            // A thread that stalled for as long as an exchange may take can ask again.
+            // Among them `DeadlinePassed`: the thread stalled for as long as an exchange may take,
+            // which says nothing about the server. An unknown outcome may be repeated under the
+            // same owner's value.
             Failure::NotSent(_) | Failure::Unknown(_) => true,
         }
     }
 
-    /// Asks, and once more where the connection was lost: a pooled one may have died unnoticed. Both have one
-    /// deadline. A repetition that fails says nothing of what the first request has done.
+    /// Sends a request, and sends it once more if the connection was lost: a pooled one may have
+    /// died unnoticed. Both have the same deadline.
     pub(crate) fn retry_disconnected<T>(
         ask: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         Failure::retry_while(Failure::is_disconnect, ask)
     }
 
-    /// The same, with another rule for which failures are worth a repetition.
+    /// The same, with another condition for the repetition.
     pub(crate) fn retry_while<T>(
         is_worth_it: impl FnOnce(&Failure) -> bool,
         mut ask: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         match ask() {
+            // If both fail, the first failure is returned where its outcome is unknown. The second
+            // may say that nothing was sent; the first request may have run all the same.
             Err(first) if is_worth_it(&first) => match ask() {
                 Err(_) if first.is_unknown() => Err(first),
                 outcome => outcome,
@@ -243,22 +253,22 @@ impl Failure {
         }
     }
 
-    /// Whether the command may have been done.
+    /// Whether the command may have run.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, Failure::Unknown(_))
     }
 
-    /// Whether the server denied it to this user.
+    /// Whether the server denied the command to this user.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::Denied)
     }
 
-    /// Whether the server refused it for want of memory.
+    /// Whether the server refused the command because it is out of memory.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self, Failure::Refused(error) if error.code() == Some("OOM"))
     }
 
-    /// Whether the server denied it to this user, or the user itself.
+    /// Whether the server denied the command to this user, or rejected the user.
     pub(crate) fn is_denied_here(&self) -> bool {
         self.error().is_some_and(is_denial)
     }
@@ -269,7 +279,7 @@ impl Failure {
         matches!(self, Failure::Refused(error) if error.to_string().contains(text))
     }
 
-    /// What the server's refusal begins with.
+    /// The code of the server's refusal.
     pub(crate) fn code(&self) -> Option<&str> {
         match self {
             Failure::Refused(error) => error.code(),
@@ -277,18 +287,18 @@ impl Failure {
         }
     }
 
-    /// Whether the server refused it as the replica that it is, or has become.
+    /// Whether the server refused the command because it is a replica, or has become one.
     pub(crate) fn is_of_replica(&self) -> bool {
         let Failure::Refused(error) = self else { return false };
         is_of_replica(error.code().unwrap_or_default(), error.detail())
     }
 
-    /// Whether the key holds something else.
+    /// Whether the key has another type.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
     }
 
-    /// Whether all that is known is that the time did not suffice.
+    /// Whether the only known cause is that there was too little time.
     pub(crate) fn is_out_of_time(&self) -> bool {
         match self {
             Failure::Unknown(error) | Failure::NotSent(NotSentReason::Connect(error)) => {
@@ -306,14 +316,16 @@ impl Failure {
         }
     }
 
-    /// Whether a connection that has to lead to a master leads to a replica.
+    /// Whether a connection that needs a master leads to a replica.
     pub(crate) fn is_not_a_master(&self) -> bool {
         matches!(self, Failure::Unknown(error) if error.to_string().starts_with(NOT_A_MASTER))
     }
 
-    /// Whether the connection was lost, rather than silent.
+    /// Whether the connection was closed, rather than silent.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
+            // A repetition after a time-out would wait as long again, on a server that does not
+            // reply. After a closed connection it costs a round trip.
             Failure::Unknown(error) => !error.is_timeout(),
             Failure::NotSent(NotSentReason::Closed(_)) => true,
             Failure::NotSent(_) | Failure::Refused(_) => false,
@@ -321,22 +333,25 @@ impl Failure {
     }
 }
 
-/// Whether a server denied it to this user, or the user itself.
+/// Whether a server denied something to this user, or rejected the user.
 pub(crate) fn is_denial(error: &RedisError) -> bool {
     RefusalKind::of(error) == RefusalKind::Denied
 }
 
-/// Whether only a replica, or a server that becomes one, refuses something so. What a transaction or a
-/// script is refused for may be in the text. A server that is made a replica unblocks who waits there.
+/// Whether only a replica, or a server that becomes one, gives this refusal.
 pub(crate) fn is_of_replica(code: &str, text: Option<&str>) -> bool {
+    // In a transaction or a script of older servers the code is `EXECABORT` or `ERR`, and the cause
+    // is in the text. `UNBLOCKED` ends a blocking command, such as `WAIT`, when the master is
+    // demoted during it.
     matches!(code, "READONLY" | "MASTERDOWN" | "UNBLOCKED")
         || text.is_some_and(|text| text.contains("READONLY You can't write"))
 }
 
 const NOT_A_MASTER: &str = "not a master";
 
-/// What a connection fails with that has to lead to a master, and leads to a replica.
+/// The error of a connection that needs a master and leads to a replica.
 pub(crate) fn not_a_master(text: &str) -> RedisError {
+    // An I/O error, because it passes: sentinels or DNS will name the new master soon.
     RedisError::from((ErrorKind::Io, NOT_A_MASTER, text.to_owned()))
 }
 
@@ -345,7 +360,7 @@ pub(crate) fn is_max_clients(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("max number of clients"))
 }
 
-/// As a log line shows it, without advice.
+/// The text of a log line, without advice.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
@@ -367,11 +382,12 @@ impl fmt::Display for Failure {
                 None => words(error),
             },
         };
+        // A server wrote part of it. Line ends and escape sequences would forge lines in a log.
         f.write_str(&clean(&text))
     }
 }
 
-/// What an error says, which may be what a server said, for a log or an error.
+/// The text of an error, cleaned for a log or another error: a server may have written it.
 pub(crate) fn shown(error: &RedisError) -> String {
     clean(&words(error)).into_owned()
 }

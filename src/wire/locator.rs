@@ -1,4 +1,4 @@
-//! Where connections lead, and what a new one has to show.
+//! Where connections lead, and what is checked on a new one.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,32 +8,33 @@ use redis::RedisError;
 use crate::wire::connection::{Connection, Reply};
 use crate::wire::endpoint::{self, Endpoint};
 
-/// A server, and whether it is elsewhere than before.
+/// A server, and whether it has moved since the last call.
 pub(crate) type LocateResult = Result<(Endpoint, bool), RedisError>;
 
-/// A server that connections lead to, wherever it is.
+/// Finds the server that connections lead to.
 pub(crate) trait Locator: Send + Sync + fmt::Debug {
-    /// Finds the server within `most`, and asks no one for longer than `each`. Returns whether it is elsewhere
-    /// than before. `asks_all`: not only the first who knows.
+    /// Finds the server within `most`, and waits for nobody longer than `each`. Returns whether the
+    /// server has moved. With `asks_all`, asks all sentinels and not only until one knows.
     fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult;
 
     /// The server, as errors name it.
     fn address(&self) -> String;
 
-    /// Notes that the server could not be spoken to where it was found.
+    /// Notes that no connection could be made to the place that was found.
     fn suspect(&self) {}
 
-    /// Whether a connection is of no use before the server has told its time.
+    /// Whether a connection is useless until the server's time is known.
     fn needs_time(&self) -> bool {
         false
     }
 
-    /// What each new connection is asked besides the time, if anything.
+    /// The command that each new connection sends besides `TIME`, if any.
     fn handshake_command(&self) -> Option<HandshakeCommand> {
         None
     }
 
-    /// Judges a new connection by the reply to that question; there is none where the user may not ask it.
+    /// Accepts or rejects a new connection by the reply to that command. `None` if the user may not
+    /// run it.
     fn check_handshake(
         &self,
         _connection: &mut Connection,
@@ -47,7 +48,7 @@ pub(crate) trait Locator: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandshakeCommand {
     pub(crate) command: &'static [&'static [u8]],
-    /// Whether a user who may not ask it cannot use the connection.
+    /// Whether a connection is useless to a user who may not run it.
     pub(crate) needed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Makes connections for the pool.
+//! Opens connections for the pools and the listener.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::Subscription;
 
-/// What all connections of a client have in common.
+/// Opens all connections of a client to one server, and keeps what they share.
 pub(crate) struct Manager {
     source: Arc<dyn Locator>,
     clock: Arc<dyn Clock>,
@@ -30,12 +30,12 @@ pub(crate) struct Manager {
     attempts: ConnectAttempts,
 }
 
-/// How long a server may take.
+/// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// To be connected to.
+    /// For a connection.
     pub(crate) connect: Duration,
-    /// To answer.
+    /// For a reply.
     pub(crate) command: Duration,
     /// The names of the two settings, for errors.
     pub(crate) settings: [&'static str; 2],
@@ -73,7 +73,7 @@ impl Manager {
         &self.attempts
     }
 
-    /// The server's clock, and where the server is.
+    /// The server's clock, and its epochs.
     pub(crate) fn server_clock(&self) -> &ServerClock {
         &self.server_clock
     }
@@ -83,15 +83,19 @@ impl Manager {
         self.common.outdate(self.common.generation());
     }
 
-    /// Outdates all connections, and what listens: the master is elsewhere.
+    /// Begins another epoch, which outdates all connections and subscriptions: the master has
+    /// moved.
     pub(crate) fn move_on(&self) {
+        // Not `outdate_all`: the pool's generation outdates neither a subscription nor a reading of
+        // the server's clock. The new master has another clock.
         self.server_clock.epochs().advance();
     }
 
-    /// Where the next connection goes to, and the epoch that it belongs to. That is read before the source is
-    /// asked: if the master moves meanwhile, the connection is outdated from the start.
+    /// The target of the next connection, and the epoch that it belongs to.
     fn locate(&self, most: Duration, asks_all: bool) -> Result<(Endpoint, Epoch), RedisError> {
         let epochs = self.server_clock.epochs();
+        // Read before the look-up. If the master moves during it, the connection may lead to the
+        // old one: it must be outdated from the start, and not count as one of the new epoch.
         let before = epochs.current();
         let (endpoint, moved) = self.source.locate(self.timeouts.connect, most, asks_all)?;
         if !moved {
@@ -101,23 +105,27 @@ impl Manager {
         Ok((endpoint, epochs.current()))
     }
 
-    /// Makes a connection that listens to a channel, on the caller's thread.
+    /// Opens a connection that subscribes to a channel, on the caller's thread.
     pub(crate) fn subscribe(&self, channel: &[u8]) -> Result<Subscription, Failure> {
         let located = self.locate(self.timeouts.connect, false);
         let (endpoint, epoch) = located.map_err(Failure::connect)?;
         self.subscribe_at(&endpoint, channel, Some(epoch)).inspect_err(|_| self.suspect())
     }
 
-    /// Makes a connection that listens at a certain server, whatever its role unless it is the master of an
-    /// epoch.
+    /// Opens a subscription at a given server. With an `epoch` the server must be a master, and the
+    /// subscription ends with the epoch.
     pub(crate) fn subscribe_at(
         &self,
         info: &Endpoint,
         channel: &[u8],
         epoch: Option<Epoch>,
     ) -> Result<Subscription, Failure> {
+        // In RESP2 a message that comes between a command and its reply cannot be told from the
+        // reply, and a subscribed connection may not send the `HELLO` by which the subscription
+        // looks for a fail-over.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        // Channels are of no database, and a busy server lets nobody choose one.
+        // A channel belongs to no database, and `SELECT` is one more command that a busy server
+        // refuses.
         let info = info.clone().set_redis_settings(settings.set_db(0));
         self.connect(&info)
             .map_err(Failure::connect)
@@ -125,13 +133,15 @@ impl Manager {
             .map_err(|failure| failure.at(&endpoint::address(&info), self.reply_limit()))
     }
 
-    /// Until when the reply to a request that is sent now is waited for.
+    /// How long a request that is sent now waits for its reply.
     pub(crate) fn reply_by(&self, deadline: Moment) -> Moment {
         deadline.min(self.clock.now().after(self.timeouts.command))
     }
 
-    /// How long it takes to find out whether a connection can be made, as a rule.
+    /// How long an attempt to connect takes at most, as a rule.
     pub(crate) fn longest_attempt(&self) -> Duration {
+        // A look-up by sentinels, and the first replies of a new connection, come on top. A longer
+        // limit would make each caller of a dead server wait for the sum.
         self.timeouts.connect
     }
 
@@ -147,7 +157,7 @@ impl Manager {
         self.source.address()
     }
 
-    /// For how long no connection of this manager received a reply.
+    /// How long no connection of this manager has received a reply.
     pub(crate) fn silence(&self) -> Duration {
         self.common.silence(self.clock.now())
     }
@@ -157,32 +167,38 @@ impl Manager {
         self.common.limit
     }
 
-    /// Looks where the master is, and outdates all connections if it is elsewhere than before.
+    /// Looks up the master, and outdates all connections if it has moved.
     pub(crate) fn look(&self, asks_all: bool) -> Result<(), RedisError> {
         self.locate(self.timeouts.connect, asks_all).map(drop)
     }
 
-    /// Notes that the server could not be spoken to where it was found.
+    /// Notes that no connection could be made to the place that was found.
     pub(crate) fn suspect(&self) {
         self.source.suspect();
     }
 
-    /// Makes a connection, on the caller's thread. Asking for the server, connecting and each first reply may
-    /// take as long as the time-outs say.
+    /// Opens a connection, on the caller's thread. The look-up, the connecting and each first reply
+    /// have the time-outs of the settings.
     pub(crate) fn open(&self) -> Result<Connection, RedisError> {
+        // No limit for the look-up as a whole: this runs on the connecting thread, and callers give
+        // up by their own limits. A limit would only leave the last of many sentinels unasked.
         let (endpoint, epoch) = self.locate(Duration::MAX, false)?;
         self.open_at(&endpoint, epoch).inspect_err(|_| self.suspect())
     }
 
     fn open_at(&self, to: &Endpoint, epoch: Epoch) -> Result<Connection, RedisError> {
         let line = self.connect(to)?;
+        // As soon as it is connected, whatever the handshake brings: the count makes the listener
+        // look for a fail-over, and an address that has begun to lead elsewhere may refuse the
+        // handshake.
         epoch.count_connection();
         let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));
         let address = endpoint::address(to).into();
         let mut connection = Connection::new(line, clock, common, address, epoch);
-        // A first command shows that the server serves this user, and tells its time. A user may be
-        // without TIME; the scripts will say what is missing. One of several servers is sent none
-        // before its time is known.
+
+        // The first command shows that the server serves this user, and reads its time. A user who
+        // may not run TIME gets a connection all the same: the error of the first script names what
+        // is missing. A quorum needs the time of each server before it can propose a token.
         let needed = self.source.needs_time();
         if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed)? {
             self.note_time(&reply);
@@ -191,6 +207,9 @@ impl Manager {
             let reply = self.ask_first(&mut connection, command, needed)?;
             self.source.check_handshake(&mut connection, reply.as_ref())?;
         }
+
+        // Only from here on does a lost connection outdate the others. A server that is full closes
+        // each newcomer during its first commands, and serves its old connections well.
         connection.hand_out();
         Ok(connection)
     }
@@ -198,13 +217,13 @@ impl Manager {
     /// Tests with a `PING` whether a connection is alive.
     pub(crate) fn test(&self, connection: &mut Connection) -> Result<(), RedisError> {
         match connection.call(&Call::plain(&[b"PING"]), self.reply_by(Moment::FAR)) {
-            // A server that denies it is there.
+            // A server that denies `PING` to the user has replied, so the connection is alive.
             Err(failure) if !failure.is_denied() => Err(failure.into_error()),
             _ => Ok(()),
         }
     }
 
-    /// Asks a new connection something; `None` if its user may not, which is an error if it is needed.
+    /// Sends a command on a new connection. `None` if its user may not run it, unless it is needed.
     fn ask_first(
         &self,
         connection: &mut Connection,
@@ -212,6 +231,8 @@ impl Manager {
         needed: bool,
     ) -> Result<Option<Reply>, RedisError> {
         match connection.call(&Call::plain(command), self.reply_by(Moment::FAR)) {
+            // `NOPERM` alone. `NOAUTH` and `WRONGPASS` mean that the user is not logged in, and the
+            // connection would fail at every later command.
             Err(failure) if !needed && failure.code() == Some("NOPERM") => Ok(None),
             outcome => outcome.map(Some).map_err(Failure::into_error),
         }

@@ -1,31 +1,31 @@
-//! Connections to Redis, and nothing about locks. But for a few named files (`tests/it/layer.rs`) the only layer
-//! that names `redis`.
+//! Connections to Redis, and nothing about locks. Except for a few files, which `tests/it/layer.rs`
+//! names, it is the only layer that uses the crate `redis`.
 //!
 //! | module | what it has |
 //! | --- | --- |
 //! | `endpoint` | the address, checked |
-//! | `socket` | a socket over TCP or on this machine, and a deadline for all that is done on it |
+//! | `socket` | a TCP or Unix socket, and one deadline for several reads and writes |
 //! | `stream` | the bytes of a connection, in plain text or over TLS |
 //! | `raw_connection` | the commands that open a connection, then packed commands out and replies in |
-//! | `epoch` | where the server is, as far as a client can tell |
+//! | `epoch` | periods during which a server stays in one place |
 //! | `manager` | makes connections |
-//! | `connect_attempts` | how many could be made, why the last one could not, and when another may be |
+//! | `connect_attempts` | how many attempts to connect succeeded, why the last one failed, and when the next may begin |
 //! | `retry` | pauses between attempts |
-//! | `pool` | how many connections, for how long, what to do with a spoilt one; r2d2 is beneath (`adapter`) |
-//! | `batcher` | commands of many threads travel together |
-//! | `connection` | commands out, replies in, each by its deadline, and whether it may still be used |
+//! | `pool` | how long callers wait for a connection, and which ones may be used again; r2d2 is beneath (`adapter`) |
+//! | `batcher` | sends commands of many threads in one write |
+//! | `connection` | commands out, replies in, each with its deadline; whether the connection may be used again |
 //! | `script` | scripts by digest, and the commands that run them |
 //! | `fork_guard` | whether this process made the first client, or was forked from the one that did |
-//! | `error_conversion` | the public error for a failure, with what to do |
-//! | `failure` | what became of a command that brought no reply |
+//! | `error_conversion` | the public error for a failure, with advice |
+//! | `failure` | why a command has no reply |
 //! | `error_context` | the driver's errors in words, with the server's address |
-//! | `locator` | where connections lead, and what a new one has to show |
-//! | `subscription` | a connection that listens |
+//! | `locator` | where connections lead, and what is checked on a new one |
+//! | `subscription` | a connection that is subscribed to channels |
 //! | `health` | which connections are likely dead because one is silent |
-//! | `server_clock` | the server's time, seen from ours |
-//! | `tls` | certificates for a `rediss://` address, sessions, and telling TLS faults from others |
+//! | `server_clock` | the server's time, computed from the holder's clock |
+//! | `tls` | certificates, sessions, and the recognition of TLS faults |
 //! | `token_args` | a fencing token as an argument of a command |
-//! | `transport` | all of it as one: a pool for callers, a connection for the worker |
+//! | `transport` | one server: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.
 pub(crate) use redis::{Arg, Pipeline, Value};

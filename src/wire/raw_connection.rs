@@ -1,4 +1,7 @@
-//! A connection to a server: the commands that open it, then commands out and replies in.
+//! A connection to a server: the commands that open it, then packed commands out and replies in.
+//!
+//! It replaces redis-rs's own connection, whose time-outs are for each system call, and whose first
+//! commands have none of their own.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -22,12 +25,14 @@ pub(crate) struct RawConnection {
 }
 
 impl RawConnection {
-    /// Makes a connection that is known to its server. The host's addresses are tried in turn, and each of them
-    /// has this time for all that is to be done; the look-up of a name takes as long as it takes. No time-outs
-    /// are set on the connection.
+    /// Connects and logs in. The host's addresses are tried in turn, and each has this time for all
+    /// steps; the look-up of the name is not bounded. The connection is left without time-outs.
     pub(crate) fn connect(to: &Endpoint, most: Duration) -> Result<RawConnection, RedisError> {
         match to.addr() {
             ConnectionAddr::Tcp(host, port) => {
+                // The system's resolver blocks without a limit. So callers never connect
+                // themselves: they wait for the connecting thread, and give up by their own
+                // deadlines.
                 let addresses = (host.as_str(), *port).to_socket_addrs()?;
                 RawConnection::connect_to_any(addresses, to, most)
             }
@@ -36,7 +41,7 @@ impl RawConnection {
         }
     }
 
-    /// Connects to the first of these addresses that can be connected to.
+    /// Connects to the first reachable address.
     fn connect_to_any(
         addresses: impl IntoIterator<Item = SocketAddr>,
         to: &Endpoint,
@@ -46,6 +51,8 @@ impl RawConnection {
         let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, none).into();
         for address in addresses {
             match RawConnection::open(to, &address.into(), most) {
+                // Only an unreachable address leads to the next one. A refused log-in would be
+                // refused there as well, and would count as one more wrong password.
                 Err(error) if is_of_the_way(&error) => last = error,
                 outcome => return outcome,
             }
@@ -53,12 +60,15 @@ impl RawConnection {
         Err(last)
     }
 
-    /// Connects to one address, and says what there is to say.
+    /// Connects to one address, logs in, and chooses the database.
     fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<RawConnection, RedisError> {
         let stream = Stream::connect(to, at, BootClock.now().after(most))?;
         let mut line = RawConnection { stream, parser: redis::Parser::new(), greeting: Value::Nil };
         let settings = to.redis_settings();
         let (user, password) = (settings.username(), settings.password());
+        // No `CLIENT SETINFO`, which redis-rs sends here: it is one more round trip, and an ACL may
+        // deny it. No `HELLO` in RESP2 either: without a password the caller's command is the first
+        // on the connection.
         let mut hello = if settings.protocol().supports_resp3() {
             let mut hello = redis::cmd("HELLO");
             hello.arg("3");
@@ -71,41 +81,52 @@ impl RawConnection {
         };
         if let Some(hello) = &mut hello {
             let said = line.query(hello.arg(password));
+            // Kept for the subscription: a reply to `HELLO` contains the server's role, to any
+            // user.
             line.greeting = said.map_err(|error| match password {
                 Some(_) => without_text(error),
                 None => error,
             })?;
         }
+
         if settings.db() != 0 {
             line.query::<Value>(redis::cmd("SELECT").arg(settings.db()))?;
         }
+        // From here on the owner sets time-outs for each request. Left in place, the deadline would
+        // fail every exchange once the time for connecting is over.
         line.stream.end_deadline()?;
         Ok(line)
     }
 
-    /// One command and its reply, without a [`Connection`](crate::wire::connection::Connection).
+    /// Sends one command and waits for its reply, without a
+    /// [`Connection`](crate::wire::connection::Connection).
     pub(crate) fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
         self.send_packed_command(&command.get_packed_command())?;
         Ok(redis::from_redis_value(self.recv_reply(Duration::MAX)?.extract_error()?)?)
     }
 
-    /// Sends a command that is packed. Each write takes no longer than the socket's time-out.
+    /// Sends a packed command. The socket's time-out bounds each write.
     pub(crate) fn send_packed_command(&mut self, command: &[u8]) -> Result<(), RedisError> {
         Ok(self.stream.send(command)?)
     }
 
-    /// Waits for a reply, or a message, for so long in all. What comes after a time-out is what did not come
-    /// before it.
+    /// Waits for a reply or a message, for `within` in all. It may be called again after a
+    /// time-out.
     pub(crate) fn recv(&mut self, within: Duration) -> Result<Value, RedisError> {
         self.stream.socket.begin_reply(within);
+        // The parser keeps what it has read. If half a message came before the time-out, the next
+        // call goes on with the other half, so a listener loses nothing by its short waits.
         self.parser.parse_value(&mut self.stream)
     }
 
-    /// Waits for a reply, and drops the messages before it.
+    /// Waits for a reply, and drops messages before it.
     pub(crate) fn recv_reply(&mut self, within: Duration) -> Result<Value, RedisError> {
         self.stream.socket.begin_reply(within);
         loop {
             match self.parser.parse_value(&mut self.stream)? {
+                // A server may push at any time in RESP3, such as when it is about to close
+                // connections for maintenance. Taken for the reply, it would put all later replies
+                // out of step.
                 Value::Push { .. } => {}
                 reply => return Ok(reply),
             }
@@ -121,20 +142,25 @@ impl RawConnection {
     }
 }
 
-/// Whether an address could not be connected to. A server that was there has the last word, even if it hung up
-/// or said nothing: the other addresses are likely its own.
+/// Whether an address is unreachable, and the next one may be tried. If a server was there the
+/// error is final, even if it closed the connection or was silent: the other addresses are likely
+/// its own.
 fn is_of_the_way(error: &RedisError) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof, WouldBlock,
     };
     let of_server =
         [BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof, WouldBlock];
+    // `WouldBlock` is how a read on an accepted connection times out. `TimedOut` is not in the
+    // list, because a `connect` ends with it when a firewall drops its packets.
     io_kind(error).is_some_and(|kind| !of_server.contains(&kind))
 }
 
-/// A server that does not know `AUTH` or `HELLO` repeats what was said to it, the password too. A code
-/// tells enough; without one it is a refusal of the user all the same.
+/// Replaces an error whose text may contain the password.
 fn without_text(error: RedisError) -> RedisError {
+    // A server that does not know `AUTH` or `HELLO` quotes its arguments, the password among them.
+    // It does so under the general code. Errors with another code have fixed texts, and so has that
+    // of a full server.
     if error.code() == Some("ERR") && !is_max_clients(&error) {
         RedisError::from((ErrorKind::AuthenticationFailed, "AUTH or HELLO was refused"))
     } else {

@@ -1,15 +1,15 @@
-//! Pauses between attempts, and for how long a server is left alone that refuses the user.
+//! Pauses between attempts, and how long to leave a server alone that refuses the user.
 
 use std::time::Duration;
 
 use crate::base::time::Moment;
 
-/// For how long a server that refused the user is left alone. Each attempt is noted there, and the refusal
-/// is mended by hand.
+/// How long to leave a server alone after it refused the user. It logs each attempt, and people
+/// have to mend the refusal.
 pub(crate) const REFUSED: Duration = Duration::from_secs(60);
 
-/// Pauses between attempts that nobody asked for. They double each time, and each is shortened by up to a
-/// half at random, so that many clients do not all try at once.
+/// Pauses between attempts that no caller asked for. They double each time, and each is shortened
+/// by up to half at random, so that many clients do not try at the same moment.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff {
     first: Duration,
@@ -24,6 +24,8 @@ impl RetryBackoff {
 
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next.mul_f64(0.5 + fastrand::f64() / 2.0);
+        // Doubled from the bound and not from the random pause, or a run of short ones would keep a
+        // failing server under fire.
         self.next = (self.next * 2).min(self.longest);
         pause
     }
@@ -34,9 +36,9 @@ impl RetryBackoff {
     }
 }
 
-/// Since when a server is left alone that refuses the user who listens. It is listened to again when a
-/// connection was tried for a caller, or after [`REFUSED`]: while the callers' connections are healthy,
-/// nothing tells that the refusal is mended.
+/// The time during which a server is left alone that refused a subscription to the user. It ends
+/// with the next connection attempt for a caller, or after [`REFUSED`]: while the callers'
+/// connections are healthy, nothing else shows that the refusal is mended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     tried: u64,
@@ -44,13 +46,15 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Both are read before the attempt that is refused. A caller whose attempt comes after the refusal may
-    /// have found it mended, and its attempt must not be taken for an earlier one.
+    /// To be made before the attempt that may be refused, with the number of attempts for callers
+    /// until then.
     pub(crate) fn before(tried: u64, now: Moment) -> Refusal {
+        // Read after the refusal, `tried` could count an attempt of a caller that came later and
+        // was successful. Then this server would be left alone for a minute although it is mended.
         Refusal { tried, since: now }
     }
 
-    /// Whether the server may be listened to again.
+    /// Whether to subscribe at the server again.
     pub(crate) fn is_over(self, tried: u64, now: Moment) -> bool {
         tried != self.tried || now.since(self.since) >= REFUSED
     }

@@ -26,6 +26,9 @@ impl Script {
         keys: &[Vec<u8>],
         arguments: impl IntoIterator<Item = Argument<'a>>,
     ) -> Call {
+        // By `EVALSHA`: the source is some kilobytes, which each call would have to send. A caller
+        // that meets `NOSCRIPT` repeats the command with the source. `SCRIPT LOAD` in advance would
+        // not spare it that, as the server forgets its scripts in each restart and fail-over.
         let arguments = arguments.into_iter();
         let parts = 3 + keys.len() + arguments.size_hint().0;
         let mut cmd = Cmd::with_capacity(parts, 64 + 48 * parts);
@@ -43,10 +46,10 @@ impl Script {
     }
 }
 
-/// Fails as each of our scripts would for a user who may run none.
+/// Fails in the same way as the other scripts if the user may run none.
 static PROBE: Script = Script::new("return redis.call('TIME')");
 
-/// What shows whether a server serves this user.
+/// The command that shows whether a server serves this user.
 pub(crate) fn probe() -> Call {
     PROBE.call(&[], [])
 }
@@ -75,12 +78,12 @@ impl Call {
         Call { cmd, script: None }
     }
 
-    /// Lets the next command to a node of a cluster be about what it is only about to take over.
+    /// The command that lets a cluster node serve the next command for a slot that it is importing.
     pub(crate) fn asking() -> Call {
         Call::plain(&[b"ASKING"])
     }
 
-    /// A command of the user's.
+    /// A user's command.
     pub(crate) fn of(cmd: &Cmd) -> Call {
         Call { cmd: cmd.clone(), script: None }
     }
@@ -90,7 +93,7 @@ impl Call {
         self.cmd.get_packed_command()
     }
 
-    /// Its words, with the script's source instead of its digest.
+    /// Its arguments, with the script's source instead of its digest.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn words(&self) -> Vec<Vec<u8>> {
         let bytes = |part: Arg<&[u8]>| match part {
@@ -106,6 +109,7 @@ impl Call {
 
     /// The same call with the script's source, for a server that does not know the digest.
     pub(crate) fn with_source(&self) -> Option<Call> {
+        // `EVAL` also loads the script, so later calls find it by its digest.
         let script = self.script?;
         let mut cmd = Cmd::new();
         cmd.arg("EVAL").arg(script.source);

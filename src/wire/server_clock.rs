@@ -1,4 +1,4 @@
-//! The server's clock, seen from the holder's.
+//! The server's time, computed from the holder's clock.
 
 use std::time::Duration;
 
@@ -6,17 +6,18 @@ use crate::base::sync::Mutex;
 use crate::base::time::{Moment, drift_allowance};
 use crate::wire::epoch::Epochs;
 
-/// A reading older than this is not relied on to date a message.
+/// No message is dated by a reading older than this.
 const STALE: Duration = Duration::from_secs(2);
 
-/// A deadline in the server's time, in microseconds, that every request misses.
+/// A deadline in the server's time, in microseconds, that every request misses. 0 would be no
+/// deadline.
 const ALWAYS_LATE: u64 = 1;
 
-/// A clock that is being slewed or set by so little is still the same.
+/// A clock that is slewed or set by no more than this counts as unchanged.
 const DOUBT: Duration = Duration::from_secs(1);
 
-/// What the latest answer told about the server's time (rule 10): at some moment between `sent`
-/// and `received` it was `micros`.
+/// The server's time by the latest reply (rule 10): it was `micros` at some moment between `sent`
+/// and `received`.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     epoch: u64,
@@ -25,10 +26,10 @@ struct Reading {
     received: Moment,
 }
 
-/// Maps the holder's time to the server's and back.
+/// Converts the holder's time to the server's and back.
 ///
-/// Another server has another clock. A reading is relied on only in the epoch of the server that it was
-/// taken in, and for messages of that epoch.
+/// Another server has another clock. A reading is valid only in its own epoch, and for messages of
+/// that epoch.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     epochs: Epochs,
@@ -36,15 +37,17 @@ pub(crate) struct ServerClock {
 }
 
 impl ServerClock {
-    /// Where the server is that has this clock.
+    /// The epochs of the server with this clock.
     pub(crate) fn epochs(&self) -> &Epochs {
         &self.epochs
     }
 
-    /// Notes the server's time, as a reply of this epoch reports it. The latest reply counts, in whatever
-    /// order they are noted: an older one may be of another server, before a fail-over.
+    /// Notes the server's time from a reply of this epoch.
     pub(crate) fn note(&self, epoch: u64, micros: u64, sent: Moment, received: Moment) {
         let mut reading = self.reading.lock();
+        // By epoch and receipt, and not by the order of calls. A thread with a reply of the old
+        // master may be held up, and note it after others have read the new master's time. The
+        // epoch comes first, because that late reply may also have been received later.
         if reading.is_none_or(|known| (known.epoch, known.received) <= (epoch, received)) {
             *reading = Some(Reading { epoch, micros, sent, received });
         }
@@ -60,16 +63,19 @@ impl ServerClock {
         self.reading_of(self.epochs.number())
     }
 
-    /// Whether the time of the server is known, wherever it is now.
+    /// Whether the time of the server in the present epoch is known.
     pub(crate) fn is_known(&self) -> bool {
         self.reading().is_some()
     }
 
-    /// The server's time in microseconds that is surely reached at `moment`, so that a request
-    /// with this deadline is dead on the server once the holder's clock is past `moment`
-    /// (rule 2). `None` before the server's time is known.
+    /// The server's time, in microseconds, that is certainly reached at `moment`: a request with
+    /// this deadline does nothing once the holder's clock is past `moment` (rule 2). `None` while
+    /// the server's time is unknown.
     pub(crate) fn reached_at(&self, moment: Moment) -> Option<u64> {
         let reading = self.reading()?;
+        // At `received` the server's time was `micros` or more, so it is safe to count from there:
+        // an error makes the deadline earlier, never later. `sent` would be wrong by the time of
+        // the way back.
         let ahead = moment.since(reading.received);
         let sure = ahead.saturating_sub(drift_allowance(ahead));
         let behind = reading.received.since(moment);
@@ -77,18 +83,22 @@ impl ServerClock {
         Some(micros.saturating_sub(u64::try_from(behind.as_micros()).ok()?))
     }
 
-    /// The deadline of a request in the server's time, in microseconds, so that the server does nothing
+    /// The deadline of a request in the server's time, in microseconds: the server does nothing
     /// once the holder's clock is past `moment` (rule 2).
     ///
-    /// Where the server is elsewhere since its time was known, the request is late whenever it arrives, and
-    /// only reports the time: a request without a deadline could be carried out at any time.
+    /// If the server has moved since its time was read, the request is late whenever it arrives,
+    /// and its reply only reports the time.
     pub(crate) fn deadline(&self, moment: Moment) -> u64 {
+        // Not 0, which the scripts read as no deadline: such a request could wait in a buffer, and
+        // take the lock for an attempt that was given up long ago.
         self.reached_at(moment).unwrap_or(ALWAYS_LATE)
     }
 
-    /// Whether the server's time may have been `micros` between two moments. An answer that says
-    /// otherwise is none to what was asked, or the server's clock was set.
+    /// Whether the server's time may have been `micros` between two moments. If not, the reply
+    /// belongs to another command, or the server's clock was set.
     pub(crate) fn agrees(&self, micros: u64, sent: Moment, received: Moment) -> bool {
+        // No reading means that the server has moved while this request was under way: a request
+        // that is sent without one is always late, and its reply is no bare number.
         let Some(reading) = self.reading() else { return true };
         let least = sent.since(reading.received);
         let most = received.since(reading.sent);
@@ -98,20 +108,26 @@ impl ServerClock {
             && micros <= then + most + drift_allowance(most) + DOUBT
     }
 
-    /// A moment at which the server's time had surely not passed `micros`, as a message that was
-    /// received before `now` in this epoch tells it. `None` if that cannot be told: the last reading is
-    /// too old or of another epoch, or the message is said to come from after its own receipt.
+    /// A moment at which the server's time had certainly not passed `micros`, the time in a message
+    /// that was received before `now` in this epoch. `None` if there is no such moment: the last
+    /// reading is too old or of another epoch, or the message claims to be from after its own
+    /// receipt.
     pub(crate) fn not_before(&self, epoch: u64, micros: u64, now: Moment) -> Option<Moment> {
         let reading = self.reading_of(epoch)?;
         if now.since(reading.received) > STALE {
             return None;
         }
+        // The other end of the reading than in `reached_at`: at `sent` the server's time was
+        // `micros` or less. Each allowance makes the grant older, so its window never ends later
+        // here than on the server.
         let apart = Duration::from_micros(micros.abs_diff(reading.micros));
         let start = if micros >= reading.micros {
             reading.sent.after(apart.saturating_sub(drift_allowance(apart)))
         } else {
             reading.sent.before(apart + drift_allowance(apart))
         };
+        // The server's clock has jumped if a grant comes from the future. Its true age is unknown
+        // then.
         (start <= now).then_some(start)
     }
 }

@@ -8,20 +8,20 @@ use redis::io::tcp::socket2::{self, SockAddr, TcpKeepalive};
 
 use crate::base::time::{BootClock, Clock as _, Moment};
 
-/// How long a connection is idle before the system asks the other end whether it is there. What is on the way,
-/// such as a NAT or a balancer, may drop a connection that is idle for some minutes and tell nobody.
+/// How long a connection is idle before the system probes the other end. A NAT or a balancer on the
+/// way may silently drop a connection that is idle for some minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// How soon the system asks again when nothing came back.
+/// How soon the system repeats a probe without a reply.
 const KEEPALIVE_AGAIN: Duration = Duration::from_secs(15);
 
 /// A connected socket of either kind: reads, writes and time-outs are the same for both.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) inner: TcpStream,
-    /// Until when all reads and writes together may take. Without one, each takes as long as the socket lets it.
+    /// The end of all reads and writes together. Without one, the socket's time-outs bound each of
+    /// them.
     pub(super) deadline: Option<Moment>,
-    /// No read begins after this but the first, which finds what is there already. A server that trickles would
-    /// keep its reader for as long as it likes, since the socket's time-out is for each read.
+    /// No read but the first of a reply begins after this.
     latest: Moment,
     has_read: bool,
 }
@@ -32,11 +32,15 @@ impl Socket {
         let left = left(deadline)?;
         let socket = socket2::Socket::new(to.domain(), socket2::Type::STREAM, None)?;
         if to.is_unix() {
-            // A listener that takes no more connections keeps this waiting like a full socket.
+            // A `connect` to a Unix socket has no time-out of its own. If the listener's queue is
+            // full, it blocks like a write to a full socket does, and obeys the time-out for
+            // writes.
             socket.set_write_timeout(Some(left))?;
             socket.connect(to)?;
         } else {
             socket.connect_timeout(to, left)?;
+            // Each command is small and waits for its reply, so Nagle's algorithm would only add
+            // the server's delayed acknowledgement, some 40 ms.
             socket.set_tcp_nodelay(true)?;
             socket.set_tcp_keepalive(&keepalive())?;
         }
@@ -48,14 +52,20 @@ impl Socket {
         })
     }
 
-    /// A reply is read from now on, which may take so long.
+    /// Begins to read a reply, which may take this long.
     pub(super) fn begin_reply(&mut self, within: Duration) {
+        // By the real clock and not by the client's, which tests may stop: the system's time-outs
+        // run on.
         (self.latest, self.has_read) = (BootClock.now().after(within), false);
     }
 
     fn by_deadline(&mut self) -> io::Result<&mut TcpStream> {
+        // Before each call, because a socket's time-out is for one system call. With 1 s for each,
+        // a handshake whose bytes come one by one would never time out.
         if let Some(deadline) = self.deadline {
-            let left = left(deadline)?;
+            // As the system reports a read that times out. `TimedOut` would say that nothing is at
+            // this address, and lead to the next one with the same password.
+            let left = left(deadline).map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
             self.inner.set_read_timeout(Some(left))?;
             self.inner.set_write_timeout(Some(left))?;
         }
@@ -65,6 +75,8 @@ impl Socket {
 
 fn left(deadline: Moment) -> io::Result<Duration> {
     let left = deadline.since(BootClock.now());
+    // Not passed on as it is: `set_read_timeout` rejects zero, which means "no time-out" to the
+    // system.
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
@@ -86,11 +98,15 @@ fn keepalive() -> TcpKeepalive {
 impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
+            // A server that trickles would keep its reader for good, since each byte ends one wait
+            // of the socket. The first read is exempt: a thread that was held up past its deadline
+            // must still find a reply that arrived in time.
             if std::mem::replace(&mut self.has_read, true) && self.latest <= BootClock.now() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match self.by_deadline()?.read(into) {
-                // A signal, or a process that was stopped.
+                // A signal handler ran, or the process was stopped and continued. Nothing was read,
+                // and the time that is left is computed anew.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 outcome => return outcome,
             }
@@ -100,10 +116,28 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Unlike `read` this leaves `Interrupted` to its callers: `write_all` and `tls::send` try
+        // again, and the parser, which calls `read`, does not.
         self.by_deadline()?.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn read_past_the_deadline_fails_as_a_silent_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().into();
+        let mut socket = Socket::connect(&address, Moment::FAR).unwrap();
+        socket.deadline = Some(Moment::PAST);
+        let error = socket.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -1,7 +1,8 @@
-//! The bytes to a server and back, in plain text or over TLS.
+//! The byte stream of a connection, in plain text or over TLS.
 //!
-//! TLS is spoken here, not by redis-rs: that reads the machine's certificates at each connection, whatever
-//! it is told to trust, and trusts others where another crate of the program turns a feature of it on.
+//! TLS is done here and not by redis-rs. That reads the machine's certificates for each connection,
+//! even with other certificates configured, and a feature that another crate of the program turns
+//! on changes which ones it trusts.
 
 use std::io::{self, Read, Write as _};
 
@@ -14,24 +15,26 @@ use crate::wire::socket::Socket;
 #[cfg(feature = "tls")]
 use crate::wire::tls;
 
-/// The bytes to a server and back.
+/// The byte stream of a connection.
 pub(super) struct Stream {
     pub(super) socket: Socket,
-    /// Where TLS is spoken.
+    /// `None` in plain text.
     #[cfg(feature = "tls")]
     session: Option<Box<rustls::ClientConnection>>,
 }
 
 impl Stream {
-    /// Connects over TLS or not at all where the address is for it: in plain text, anybody on the way could read
-    /// the password.
+    /// Connects, over TLS if the address is secure.
     pub(super) fn connect(
         to: &Endpoint,
         at: &SockAddr,
         deadline: Moment,
     ) -> Result<Stream, RedisError> {
+        // No fall-back to plain text after a failed handshake: whoever can break that could then
+        // read the password, which is the first thing that is sent.
         #[cfg(feature = "tls")]
         if to.is_secure() {
+            // Before the socket: a bad certificate setting is found without I/O.
             let mut session = Box::new(tls::session(to)?);
             let mut socket = Socket::connect(at, deadline)?;
             tls::handshake(&mut session, &mut socket)?;
@@ -45,7 +48,7 @@ impl Stream {
         })
     }
 
-    /// From now on, each read and write may take as long as the socket lets it.
+    /// From now on only the socket's time-outs bound each read and write.
     pub(super) fn end_deadline(&mut self) -> io::Result<()> {
         self.socket.deadline = None;
         self.socket.inner.set_read_timeout(None)?;
@@ -55,6 +58,8 @@ impl Stream {
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
+            // Not by `rustls::Stream`: it drops the error of a write, and the caller must know
+            // whether the peer can have the command.
             return tls::send(session, &mut self.socket, bytes);
         }
         self.socket.write_all(bytes)

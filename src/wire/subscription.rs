@@ -1,29 +1,30 @@
-//! A connection that listens to channels.
+//! A connection that is subscribed to channels.
 //!
-//! It speaks RESP3, in which messages are told apart from replies, and asks for one reply only: what
-//! `HELLO` reports. That is a sign of life, and reports whether the server is a replica, to any user.
+//! It speaks RESP3, which separates messages from replies. The only reply that it requests is that
+//! to `HELLO`: a sign of life, which also reports to any user whether the server is a replica.
 //!
-//! A replica passes on what its master publishes, to listeners that the master does not count, late, and
-//! only while it follows that master. When an address begins to lead to another server, the other
-//! connections of the client notice it at the first write that is refused. Nothing refuses a listener, so
-//! the listener asks:
+//! A replica forwards what its master publishes, but late, only while it follows that master, and
+//! to subscribers that the master does not count. When an address begins to lead to another server,
+//! the client's other connections notice it at the first refused write. Nothing refuses a
+//! subscription, so this one asks:
 //!
-//! | when | it |
+//! | when | the subscription |
 //! | --- | --- |
-//! | it connects | asks, as each connection that speaks RESP3 does, and listens if the server is no replica |
-//! | [`ASK_SOON`] has passed since the last reply, and since its question a message was heard or the client made another connection, or a channel is unconfirmed | asks again |
-//! | [`ASK_QUIET`] has passed since the last reply | asks again |
+//! | it connects | sends `HELLO`, as each connection with RESP3 does, and goes on if the server is no replica |
+//! | [`ASK_SOON`] has passed since the last reply, and since the last `HELLO` a message arrived or the client opened another connection, or a channel is unconfirmed | sends `HELLO` again |
+//! | [`ASK_QUIET`] has passed since the last reply | sends `HELLO` again |
 //! | there is no reply within [`SIGN_OF_LIFE`] | fails |
 //! | the server refuses a channel | returns the refusal |
 //! | the server is a replica | fails, and ends the [epoch](crate::wire::epoch) if it was none before |
-//! | the epoch is over, as another connection saw | fails |
+//! | another connection has ended the epoch | fails |
 //!
-//! A silent listener at a replica harms only a client that waits, and a waiting client writes every second.
-//! Its old connections lead to the replica, which refuses the write and so ends the epoch. A connection
-//! that replaces an old one makes the listener ask soon.
+//! A silent subscription at a replica harms only a client that waits, and a waiting client writes
+//! every second. Its old connections lead to the replica, which refuses the write and so ends the
+//! epoch. A new connection in place of an old one makes the subscription send `HELLO` soon.
 //!
-//! A confirmation names its channel, a refusal does not. Each command has one reply, and these come in the order of
-//! the commands. So a refusal is about the oldest command without a reply.
+//! A confirmation contains its channel, a refusal does not. Each command has one reply, and the
+//! replies come in the order of the commands. So a refusal is about the oldest command without a
+//! reply.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,14 +40,15 @@ use crate::wire::failure::{Failure, not_a_master};
 use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
 
-/// How long a reply counts where a move would matter.
+/// How long a reply is believed while a fail-over would matter.
 const ASK_SOON: Duration = Duration::from_secs(3);
-/// How long a reply counts at most. Idle waiters are to cost little more than their heartbeats.
+/// How long a reply is believed at most. Idle waiters should cost little more than their
+/// heartbeats.
 const ASK_QUIET: Duration = Duration::from_secs(15);
 /// How long a reply may take.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
-/// What was heard.
+/// What a subscription received.
 #[derive(Debug)]
 pub(crate) enum Event {
     Message { channel: Vec<u8>, payload: Vec<u8> },
@@ -54,23 +56,23 @@ pub(crate) enum Event {
     Nothing,
 }
 
-/// A connection for one thread that listens.
+/// A subscribed connection, for one thread.
 pub(crate) trait Subscriber {
-    /// Waits for something to hear, at most this long.
+    /// Waits for the next event, for no longer than `wait`.
     fn next(&mut self, wait: Duration) -> Result<Event, Failure>;
 
-    /// Asks for one more channel; [`Event::Subscribed`] confirms it.
+    /// Subscribes to one more channel; [`Event::Subscribed`] confirms it.
     fn subscribe(&mut self, channel: &[u8]) -> Result<(), Failure>;
 
-    /// Listens to a channel no longer.
+    /// Unsubscribes from a channel.
     fn unsubscribe(&mut self, channel: &[u8]) -> Result<(), Failure>;
 
-    /// Which channel the last refusal was about, once, where that is known.
+    /// Takes the channel of the last refusal, if it is known.
     fn refused(&mut self) -> Option<Vec<u8>> {
         None
     }
 
-    /// The number of the epoch to which belongs what is heard here.
+    /// The epoch of the messages that arrive here.
     fn epoch(&self) -> u64 {
         0
     }
@@ -79,28 +81,28 @@ pub(crate) trait Subscriber {
 /// A connection to a real server.
 pub(crate) struct Subscription {
     inner: RawConnection,
-    /// The time during which the master is there. `None`: the server is listened to whatever its role.
+    /// The epoch during which the master is there. `None` if the server's role does not matter.
     epoch: Option<Epoch>,
     /// When the server last replied.
     replied: Moment,
-    /// Whether a reply on this connection was no replica's.
+    /// Whether the server has replied as a master on this connection.
     was_master: bool,
-    /// Since when a reply to `HELLO` is due.
+    /// When the `HELLO` without a reply was sent.
     asked: Option<Moment>,
-    /// How many connections the client had made when it last asked.
+    /// How many connections the client had opened at the last `HELLO`.
     connections: u64,
-    /// Whether a message was heard since it last asked.
+    /// Whether a message has arrived since the last `HELLO`.
     heard: bool,
-    /// The channels of the commands without a reply, in the order of sending. A channel may be left and asked for
-    /// anew before the first confirmation comes: only the last reply about it tells whether it is heard.
+    /// The channels of the commands without a reply, in the order of sending. A channel may be in
+    /// it several times.
     unanswered: VecDeque<Vec<u8>>,
-    /// Which channel the last refusal was about.
+    /// The channel of the last refusal.
     refused: Option<Vec<u8>>,
 }
 
 impl Subscription {
-    /// Takes over a connection that speaks RESP3, and asks for a first channel if the server has said that it is the
-    /// right one. Each write may take this long.
+    /// Wraps a connection in RESP3, and subscribes to a first channel if the server is the right
+    /// one. Each write may take `timeout`.
     pub(crate) fn new(
         mut inner: RawConnection,
         timeout: Duration,
@@ -120,6 +122,9 @@ impl Subscription {
             unanswered: VecDeque::new(),
             refused: None,
         };
+        // The reply to `HELLO` is judged before the first `SUBSCRIBE`. On a replica the client
+        // would otherwise have a confirmed channel for a moment, and join a queue whose grants it
+        // may not hear (rule 12).
         subscription.connections = subscription.connections_made();
         subscription.check_place()?;
         subscription.take_reply(greeting)?;
@@ -137,7 +142,7 @@ impl Subscription {
         self.inner.send_packed_command(&packed).map_err(Failure::Unknown)
     }
 
-    /// Fails if this is the place to listen no longer, as another connection has seen.
+    /// Fails if another connection has noticed that the server has moved.
     fn check_place(&self) -> Result<(), Failure> {
         if let Some(epoch) = &self.epoch
             && epoch.is_over()
@@ -147,8 +152,11 @@ impl Subscription {
         Ok(())
     }
 
-    /// How long the last reply counts.
+    /// How long the last reply is believed.
     fn validity(&self) -> Duration {
+        // Each of the three is a sign that somebody needs the messages of the right server now:
+        // traffic on a channel, a pool that reconnects as it would after a fail-over, a waiter
+        // whose channel is new.
         let connected = self.connections != self.connections_made();
         let matters = self.heard || connected || !self.unanswered.is_empty();
         if matters { ASK_SOON } else { ASK_QUIET }
@@ -159,19 +167,24 @@ impl Subscription {
     }
 
     fn ask(&mut self, now: Moment) -> Result<(), Failure> {
+        // Reset before the reply. What happens while `HELLO` is on its way is not covered by it,
+        // and makes the next one come soon.
         self.asked = Some(now);
         self.connections = self.connections_made();
         self.heard = false;
-        // The connection began with this command. The server allows it again, and it changes nothing.
+        // `HELLO`, because the handshake has shown that this user may run it. `ROLE` or `INFO` may
+        // be denied. Repeating it with the same version changes nothing.
         self.send(&[b"HELLO", b"3"])
     }
 
-    /// Reads what comes next, if it comes in this time.
+    /// Reads the next event, if it comes within `wait`.
     fn read(&mut self, wait: Duration) -> Result<Event, Failure> {
         self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
         match self.inner.recv(wait) {
             Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),
             Ok(reply) => self.take_reply(reply).map(|()| Event::Nothing),
+            // Silence is no failure: a channel may be quiet for hours. `next` decides by `HELLO`
+            // whether the connection is alive.
             Err(error) if is_timeout(&error) => Ok(Event::Nothing),
             Err(error) => Err(Failure::Unknown(error)),
         }
@@ -190,6 +203,10 @@ impl Subscription {
             }
             (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel), _) => {
                 self.unanswered.pop_front();
+                // A waiter may leave a channel and another ask for it before the first confirmation
+                // comes. Then this one belongs to the earlier subscription, and an `UNSUBSCRIBE`
+                // may follow it on its way. Only the reply to the last command about a channel says
+                // whether it is subscribed.
                 if *kind == PushKind::Unsubscribe || self.unanswered.contains(&channel) {
                     return Event::Nothing;
                 }
@@ -200,10 +217,13 @@ impl Subscription {
     }
 
     fn take_reply(&mut self, reply: Value) -> Result<(), Failure> {
+        // An error is not the reply to `HELLO`: this user may run it, and a busy server still does.
+        // So it refuses the oldest command about a channel.
         let reply = reply.extract_error().map_err(|refusal| {
             self.refused = self.unanswered.pop_front();
             Failure::Refused(refusal)
         })?;
+
         let Value::Map(fields) = reply else {
             return Err(Failure::Unknown((redis::ErrorKind::Parse, "no reply to HELLO").into()));
         };
@@ -211,8 +231,9 @@ impl Subscription {
         if let Some(epoch) = &self.epoch
             && is_of_replica(&fields)
         {
-            // A new connection shows no move: an address may lead to several servers for a while, and the
-            // other connections may be at the right one.
+            // On a new connection a replica proves no fail-over: during one an address may lead to
+            // either server for a while, and the pool may have reached the right one. Ending the
+            // epoch would close those connections again and again.
             if self.was_master {
                 epoch.end();
             }
@@ -227,6 +248,8 @@ impl Subscriber for Subscription {
     fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
         self.check_place()?;
         let now = BootClock.now();
+        // One `HELLO` at a time. Messages do not prove that the server is the master, as a replica
+        // forwards them, so only a reply ends the wait for it.
         match self.asked {
             Some(asked) if now.since(asked) >= SIGN_OF_LIFE => return Err(Failure::silent()),
             None if now.since(self.replied) >= self.validity() => self.ask(now)?,
@@ -256,7 +279,7 @@ fn is_timeout(error: &RedisError) -> bool {
     error.is_timeout() || io_kind(error) == Some(io::ErrorKind::Interrupted)
 }
 
-/// Whether a reply to `HELLO` is a replica's. A sentinel reports no role.
+/// Whether a reply to `HELLO` comes from a replica. A sentinel reports no role.
 fn is_of_replica(fields: &[(Value, Value)]) -> bool {
     let text = |value| redis::from_redis_value_ref::<String>(value).unwrap_or_default();
     let is_replica = |value| matches!(text(value).as_str(), "replica" | "slave");

@@ -1,4 +1,4 @@
-//! TLS: whom to trust, whom to be, and telling its faults from others.
+//! TLS: certificates, sessions, and the recognition of TLS faults.
 
 use std::io::{self, Write as _};
 
@@ -14,16 +14,17 @@ use crate::wire::endpoint::Endpoint;
 use crate::wire::error_context::io_error;
 use crate::wire::socket::Socket;
 
-/// The most that TLS seals at once. It fits into the buffer of a session, which is empty before each.
+/// The largest TLS record. It fits into the buffer of a session, which is empty before each.
 pub(super) const RECORD: usize = 16 * 1024;
 
 /// CA certificates to trust, and the client certificate.
 #[derive(Default)]
 pub(crate) struct Certificates {
-    /// PEM text with the authorities; those of the machine where there is none.
+    /// CA certificates to trust, in PEM; without them those of the machine.
     pub(crate) authority: Option<Vec<u8>>,
     pub(crate) client: Option<ClientCertificate>,
-    /// What was made of them. The machine's are read once, and the connections share their sessions.
+    /// The configuration made of them, once: the machine's certificates are read once, and all
+    /// connections share the cache of sessions.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
@@ -35,12 +36,12 @@ pub(crate) struct ClientCertificate {
 }
 
 impl Certificates {
-    /// Gives them to a server, if TLS is spoken there.
+    /// Adds them to an endpoint that speaks TLS.
     pub(crate) fn equip(&self, server: Endpoint) -> Result<Endpoint> {
         if server.is_secure() { Ok(server.set_tls(self.config()?)) } else { Ok(server) }
     }
 
-    /// Refuses them where no server has a use for them: its user believes that TLS is spoken.
+    /// Rejects them if no server uses TLS: a user who sets them believes that TLS is on.
     pub(crate) fn check_use(&self, speaks_tls: bool) -> Result<()> {
         match self {
             _ if speaks_tls => Ok(()),
@@ -50,12 +51,14 @@ impl Certificates {
         }
     }
 
-    /// What all connections have in common.
+    /// The configuration of all connections.
     fn config(&self) -> Result<Arc<ClientConfig>> {
         if let Some(config) = self.config.get() {
             return Ok(Arc::clone(config));
         }
-        // The process's choice of cryptography is followed, and left alone: what is made here has its own.
+        // If the program has chosen a provider, perhaps a certified one, it is used here. None is
+        // installed, as that is the program's choice alone, and `ClientConfig::builder` would panic
+        // without one.
         let chosen = CryptoProvider::get_default().map(Arc::clone);
         let provider = chosen.unwrap_or_else(|| Arc::new(ring::default_provider()));
         let builder = ClientConfig::builder_with_provider(provider)
@@ -65,6 +68,7 @@ impl Certificates {
                 Error::config("rustls provider", "the default of this process", allowed)
             })?
             .with_root_certificates(self.roots()?);
+
         let config = match &self.client {
             None => builder.with_no_client_auth(),
             Some(client) => {
@@ -78,7 +82,8 @@ impl Certificates {
         Ok(Arc::clone(self.config.get_or_init(|| Arc::new(config))))
     }
 
-    /// The authorities that are trusted, and no others, whatever rustls or the driver were built with.
+    /// The trusted authorities, and no others, whatever features rustls or the driver were built
+    /// with.
     fn roots(&self) -> Result<RootCertStore> {
         let field = "ca_certificate";
         let mut roots = RootCertStore::empty();
@@ -88,8 +93,10 @@ impl Certificates {
             }
             return Ok(roots);
         }
+
         let found = rustls_native_certs::load_native_certs();
-        // Some of a machine's may be odd. That is no reason to do without the others.
+        // A machine's store often has a few certificates that cannot be parsed. Failing for those
+        // would make TLS unusable on it.
         if roots.add_parsable_certificates(found.certs).0 > 0 {
             return Ok(roots);
         }
@@ -117,6 +124,7 @@ fn without_tls(field: &str) -> Error {
 
 fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+    // The parser returns no certificate and no error for a text without any, such as DER or a path.
     if !pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
         return Err(Error::config(field, "no certificate in it", "PEM text"));
     }
@@ -125,12 +133,13 @@ fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>>
         .collect()
 }
 
-/// Why it cannot be read is not told: readers of PEM quote the line, which may be all of a key.
+/// The error for a text that is not readable as PEM.
 fn unreadable(field: &str) -> Error {
+    // Without the parser's error: it quotes the line, which may be part of a private key.
     Error::config(field, "not readable", "PEM text: base64 between BEGIN and END lines")
 }
 
-/// A session with this server, which begins with the handshake.
+/// A new session with this server, before its handshake.
 pub(super) fn session(to: &Endpoint) -> std::result::Result<ClientConnection, RedisError> {
     let (ConnectionAddr::Tcp(host, _), Some(config)) = (to.addr(), to.tls()) else {
         let text = "the address is for TLS, and there are no settings of TLS for it";
@@ -143,28 +152,36 @@ pub(super) fn session(to: &Endpoint) -> std::result::Result<ClientConnection, Re
     Ok(session.map_err(tls_fault)?)
 }
 
-/// Agrees on TLS, by the deadline of the socket.
+/// Completes the handshake within the deadline of the socket.
 pub(super) fn handshake(session: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
-    // The last message of a handshake is the client's.
+    // `is_handshaking` ends before the client's last message is written. Written here, it
+    // counts to the time for connecting, and not to that of the first command.
     while session.is_handshaking() || session.wants_write() {
         session.complete_io(socket)?;
     }
     Ok(())
 }
 
-/// Gives bytes to the system. A stream of rustls would drop the error of a write, which the caller has to know:
-/// nothing was sent to a peer that is gone.
+/// Encrypts bytes and writes all of them to the socket.
+///
+/// `rustls::Stream` would drop the error of a write. The caller needs it: it shows that nothing was
+/// sent to a peer that is gone.
 pub(super) fn send(
     session: &mut ClientConnection,
     socket: &mut Socket,
     bytes: &[u8],
 ) -> io::Result<()> {
+    // Record by record: a session refuses more than its buffer has room for, and each of these
+    // writes empties it.
     for record in bytes.chunks(RECORD) {
         session.writer().write_all(record)?;
         while session.wants_write() {
             match session.write_tls(socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // In TLS 1.3 a server rejects the client certificate after the client's handshake
+                // is complete. The alert then waits to be read while the first command fails with a
+                // broken pipe.
                 Err(error) => return Err(read_alert(session, socket).unwrap_or(error)),
                 Ok(_) => {}
             }
@@ -173,9 +190,10 @@ pub(super) fn send(
     Ok(())
 }
 
-/// What a peer that is gone had against the connection. It tells more than that the peer is gone.
+/// The alert of a peer that has closed the connection, which says more than that it is closed.
 fn read_alert(session: &mut ClientConnection, socket: &mut Socket) -> Option<io::Error> {
-    // What has arrived is read, and nothing is waited for.
+    // Only what has arrived is read: the caller's time may be over. The connection is poisoned in
+    // any case, so the socket may stay non-blocking.
     socket.inner.set_nonblocking(true).ok()?;
     while let Ok(1..) = session.read_tls(socket) {
         if let Err(error) = session.process_new_packets() {

@@ -4,8 +4,8 @@ use redis::{NumericBehavior, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
 use crate::base::token::FencingToken;
 
-/// As its number, so that `.arg(guard.fencing_token())` sends what
-/// [`get`](FencingToken::get) answers.
+/// Sends the number, so that `.arg(guard.fencing_token())` sends what
+/// [`get`](FencingToken::get) returns.
 impl ToRedisArgs for FencingToken {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
         self.get().write_redis_args(out);

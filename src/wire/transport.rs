@@ -1,4 +1,4 @@
-//! What callers send to one server, and what its worker sends where there is one server.
+//! The connections to one server: those of callers, and that of the worker.
 
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
@@ -12,7 +12,7 @@ use crate::wire::pool::{ConnectThread, Pool, PoolSettings};
 use crate::wire::script::{Call, probe};
 use crate::wire::server_clock::ServerClock;
 
-/// Who asks: renewals must not wait for callers.
+/// Whose connections to use: renewals must not wait for callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Callers,
@@ -24,8 +24,8 @@ pub(crate) enum Lane {
 pub(crate) struct Transport {
     pool: Pool,
     batcher: Batcher,
-    /// Renewals must not wait for callers. The worker does not connect itself: looking a name up may
-    /// take longer than what is left of the leases of which it is to tell that they are lost.
+    /// A pool of one, so that renewals do not wait for callers. The worker does not connect itself:
+    /// the look-up of a name may outlast the leases whose loss the worker must report in time.
     worker: Pool,
     manager: Arc<Manager>,
 }
@@ -47,7 +47,7 @@ impl Transport {
         }
     }
 
-    /// The maker of its connections.
+    /// What opens its connections.
     pub(crate) fn manager(&self) -> &Arc<Manager> {
         &self.manager
     }
@@ -64,48 +64,55 @@ impl Transport {
         self.manager.server_clock()
     }
 
-    /// How many connections were tried so far, whatever came of it.
+    /// How many connection attempts were made so far, whatever their outcome.
     pub(crate) fn connect_attempts(&self) -> u64 {
         self.manager.attempts().counts().all()
     }
 
-    /// Until when the reply to a request that is sent now is waited for.
+    /// How long a request that is sent now waits for its reply.
     pub(crate) fn reply_by(&self, deadline: Moment) -> Moment {
         self.manager.reply_by(deadline)
     }
 
-    /// Makes sure that a connection can be made; a new one tells the server's time.
+    /// Makes sure that a connection exists; opening a new one reads the server's time.
     pub(crate) fn connect(&self, deadline: Moment) -> Result<(), Failure> {
         fork_guard::check()?;
         self.pool.get(deadline).map(drop)
     }
 
-    /// Makes sure that the server serves, which one that is starting does not, and lets this user run
-    /// scripts.
+    /// Makes sure that the server is not still loading its data, and lets this user run scripts.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
+        // A script, because it fails for what the locks would fail for. The `TIME` of a new
+        // connection does not: a server that is loading its data replies to it, and so it does to a
+        // user who may run no scripts.
         self.call(&probe(), deadline).map(drop)
     }
 
-    /// One command and its answer. It travels together with what other threads send at the moment.
+    /// Sends one command and waits for its reply. It may share a write with commands of other
+    /// threads.
     pub(crate) fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         fork_guard::check()?;
         let outcome = self.batcher.call(call, deadline, &self.pool);
         outcome.map_err(|failure| failure.at(&self.manager.address(), self.manager.reply_limit()))
     }
 
-    /// Several commands that must travel on one connection.
+    /// Runs several commands on one connection.
     pub(crate) fn exchange<T>(
         &self,
         deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         fork_guard::check()?;
+        // No place of the batcher is taken. A `WAIT` of seconds in one of its few places would hold
+        // up all the short commands behind it.
         self.pool.exchange(self.manager.now(), deadline, exchange)
     }
 
-    /// Many commands as one pipeline, on the worker's connection.
+    /// Sends many commands as one pipeline, on the worker's connection.
     pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
         let told = fork_guard::check().and_then(|()| {
+            // One connection, and so one time-out for all. One at a time, a silent server would
+            // cost each lease its own, and the last would have run out before its request was sent.
             let start = self.manager.now();
             self.worker
                 .exchange(start, deadline, |connection| Ok(connection.call_all(calls, deadline)))
@@ -113,12 +120,13 @@ impl Transport {
         told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
     }
 
-    /// Closes all connections, and what listens too: the server is not what it was.
+    /// Closes all connections and subscriptions: the server is another one, or has another role.
     pub(crate) fn retire(&self) {
         self.manager.move_on();
     }
 
-    /// Closes all connections as they come back: one of them may be out of step.
+    /// Closes all connections as they return to the pool: on one of them replies may belong to
+    /// other commands.
     pub(crate) fn discard_connections(&self) {
         self.manager.outdate_all();
     }

@@ -3,8 +3,8 @@
 #[allow(unused_imports, reason = "named in the documentation")]
 use crate::base::error::Error;
 
-/// What kind of failure an [`Error`] is. Each kind has a predicate, such as [`Error::is_timeout`], which says
-/// more about it.
+/// The kind of an [`Error`]. Each kind has a predicate, such as [`Error::is_timeout`], whose
+/// documentation says more.
 ///
 /// | kind | predicate | [transient](Error::is_transient) | why |
 /// | --- | --- | --- | --- |
@@ -68,7 +68,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The table above in code. A kind to come has to choose.
+    /// The table above in code. There is no `_` arm, so that the compiler demands a decision for a
+    /// new kind.
     pub(super) fn is_transient(self) -> bool {
         match self {
             ErrorKind::Timeout

@@ -1,11 +1,12 @@
-//! What a program asks an error.
+//! The predicates of errors.
 
 use crate::base::error::{Error, ErrorKind};
 
 impl Error {
-    /// What kind of failure it is: for a `match`, or to count failures by kind.
+    /// The kind of failure: for a `match`, or to count failures by kind.
     ///
-    /// Of an error for which two predicates are true, this is the more precise one: [`ErrorKind::Lost`] is also
+    /// Of an error for which two predicates are true, this is the more precise one:
+    /// [`ErrorKind::Lost`] is also
     /// [not held](Error::is_not_held), and an [`ErrorKind::UnknownOutcome`] may also be
     /// [unreachable](Error::is_unreachable).
     ///
@@ -23,11 +24,13 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the same call may succeed later although nobody changes the program, its settings or the server.
+    /// Whether the same call may succeed later although nobody changes the program, its settings or
+    /// the server.
     ///
-    /// It depends on the kind alone; the table of [`ErrorKind`] says why. Locking again is always safe. Before
-    /// another [`transaction`](crate::Guard::transaction) or [forced release](crate::Mutex::force_release),
-    /// look at [`is_unknown_outcome`](Error::is_unknown_outcome).
+    /// It depends on the kind alone; the table of [`ErrorKind`] says why. Locking again is always
+    /// safe. Before another [`transaction`](crate::Guard::transaction) or [forced
+    /// release](crate::Mutex::force_release), look at
+    /// [`is_unknown_outcome`](Error::is_unknown_outcome).
     ///
     /// ```
     /// use leasehold::{DistributedLock, Lease, Result};
@@ -50,13 +53,13 @@ impl Error {
         self.0.kind.is_transient()
     }
 
-    /// The wait ended before the lock was free, or the grant arrived when the lease or `max_hold` was
-    /// already over.
+    /// The wait ended before the lock was free, or the grant arrived when the lease or `max_hold`
+    /// was already over.
     ///
-    /// The first happens only in calls that cannot return `Ok(None)`, as `try_lock_for` does. The second
-    /// happens in any call, and asks for a longer lease or `max_hold`. A call about a lock also fails like
-    /// this if its thread was kept from sending the command for as long as a call may take; then nothing
-    /// was done.
+    /// The first happens only in calls that cannot return `Ok(None)`, as `try_lock_for` does. The
+    /// second happens in any call, and asks for a longer lease or `max_hold`. A call about a lock
+    /// also fails like this if its thread was kept from sending the command for as long as a call
+    /// may take; then nothing was done.
     ///
     /// ```
     /// # use leasehold::{Lease, LockClient};
@@ -74,7 +77,8 @@ impl Error {
         self.0.kind == ErrorKind::Timeout
     }
 
-    /// The lock was held, and was lost before its release; [`Guard::loss`](crate::Guard::loss) has the cause.
+    /// The lock was held, and was lost before its release; [`Guard::loss`](crate::Guard::loss) has
+    /// the cause.
     ///
     /// ```
     /// # fn demo(guard: leasehold::Guard) -> leasehold::Result<()> {
@@ -108,8 +112,8 @@ impl Error {
 
     /// Redis could not be reached or could not serve (starting, read-only, stuck in a script).
     ///
-    /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well: then an
-    /// earlier request had no reply, or the client heard that Redis granted the lock.
+    /// Nothing was done, unless [`is_unknown_outcome`](Error::is_unknown_outcome) is true as well:
+    /// then an earlier request had no reply, or a message said that Redis granted the lock.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -124,13 +128,14 @@ impl Error {
         self.0.kind == ErrorKind::Unreachable || self.0.in_outage
     }
 
-    /// The command was sent and no reply came: it may have been done or not. Or the client heard that Redis
-    /// granted the lock, and no reply confirmed the grant.
+    /// The command was sent and no reply came: it may have been done or not. Or a message said that
+    /// Redis granted the lock, and no reply confirmed the grant.
     ///
-    /// A lock that the command may have taken is released in the background, and ends with its lease at the
-    /// latest; after an [`extend`](crate::Guard::extend) without a reply, with the longer lease. What a
-    /// [`transaction`](crate::Guard::transaction) or a [forced release](crate::Mutex::force_release) may have
-    /// done stays done.
+    /// A lock that the command may have taken is released in the background, and ends with its
+    /// lease at the latest; after an [`extend`](crate::Guard::extend) without a reply, with the
+    /// longer lease. The effects of a
+    /// [`transaction`](crate::Guard::transaction) or a [forced release](crate::Mutex::force_release) are not
+    /// undone.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {
@@ -145,8 +150,8 @@ impl Error {
         self.0.kind == ErrorKind::UnknownOutcome
     }
 
-    /// A setting or an argument is not allowed: `invalid <setting>: <what is wrong>, expected <what is
-    /// allowed>`. It is found before any I/O, but for what only a server can tell.
+    /// A setting or an argument is not allowed: `invalid <setting>: <what is wrong>, expected <what
+    /// is allowed>`. The check comes before any I/O, unless only a server knows the answer.
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {
@@ -208,9 +213,9 @@ impl Error {
         self.0.kind == ErrorKind::Cancelled
     }
 
-    /// Every connection of the pool was in use for as long as `max_wait` allows, and the server replied
-    /// meanwhile. If it did not, [`is_unreachable`](Error::is_unreachable) is true instead: a larger pool
-    /// would not help.
+    /// Every connection of the pool was in use for as long as `max_wait` allows, and the server
+    /// replied meanwhile. If it did not, [`is_unreachable`](Error::is_unreachable) is true instead:
+    /// a larger pool would not help.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
@@ -225,8 +230,8 @@ impl Error {
         self.0.kind == ErrorKind::PoolExhausted
     }
 
-    /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for had the lock in time,
-    /// so it was released again.
+    /// Fewer replicas than [`min_replicas`](crate::LockOptions::min_replicas) asks for had the lock
+    /// in time, so it was released again.
     ///
     /// ```
     /// # use leasehold::LockOptions;
@@ -244,8 +249,8 @@ impl Error {
         self.0.kind == ErrorKind::NotReplicated
     }
 
-    /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in time, so it
-    /// was released again.
+    /// Fewer disks than [`min_fsyncs`](crate::LockOptions::min_fsyncs) asks for had the lock in
+    /// time, so it was released again.
     ///
     /// ```
     /// # use leasehold::LockOptions;
@@ -263,8 +268,8 @@ impl Error {
         self.0.kind == ErrorKind::NotFsynced
     }
 
-    /// Redis returned an error that no other predicate covers, such as being out of memory; or the client
-    /// refuses to work here, as in a fork. Nothing was done.
+    /// Redis returned an error that no other predicate covers, such as being out of memory; or the
+    /// client refuses to work here, as in a fork. Nothing was done.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

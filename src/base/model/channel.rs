@@ -1,4 +1,4 @@
-//! Channels in the manner of `crossbeam-channel`, as far as they are used.
+//! Channels with the interface of `crossbeam-channel`, as far as this crate uses it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ struct State<T> {
     receivers: usize,
 }
 
-/// A channel that takes as many as these at a time.
+/// A channel with a bound.
 pub(crate) fn bounded<T>(most: usize) -> (Sender<T>, Receiver<T>) {
     assert!(most > 0, "a channel without room is not modelled");
     let state = State { items: VecDeque::new(), senders: 1, receivers: 1 };
@@ -156,7 +156,7 @@ impl<T> Drop for Receiver<T> {
         state.receivers -= 1;
         let items = std::mem::take(&mut state.items);
         drop(state);
-        // What they drop may come back here.
+        // Without the lock: the destructor of an item may use this channel again.
         drop(items);
         self.0.changed.notify_all();
     }

@@ -1,4 +1,4 @@
-//! Mutexes and condition variables in the manner of `parking_lot`.
+//! Mutexes and condition variables with the interface of `parking_lot`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,10 +32,10 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// The hold of a [`Mutex`].
+/// The guard of a [`Mutex`].
 pub(crate) struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// Empty only while a condition is waited for.
+    /// Empty only during a wait for a condition.
     inner: Option<shuttle::sync::MutexGuard<'a, T>>,
 }
 
@@ -59,7 +59,7 @@ impl<T> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// How a wait ended.
+/// Whether a wait timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaitTimeoutResult(bool);
 
@@ -69,7 +69,7 @@ impl WaitTimeoutResult {
     }
 }
 
-/// A condition variable, whose waiters are woken in the order in which they came.
+/// A condition variable, whose waiters are woken in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(RealMutex<VecDeque<Arc<Event>>>);
 
@@ -94,9 +94,10 @@ impl Condvar {
         WaitTimeoutResult(!self.wait_inner(guard, Some(span)))
     }
 
-    /// Answers whether it was told rather than that the time was over.
+    /// Returns true for a notification, and false for the end of the time.
     fn wait_inner<T>(&self, guard: &mut MutexGuard<'_, T>, span: Option<Duration>) -> bool {
-        // Who tells without the lock may do so before anybody listens.
+        // A thread that notifies without holding the mutex may do so before this one is in the
+        // list: the classic lost wake-up. The checker must be able to produce it.
         switch();
         let event = Event::new();
         self.waiters(|waiters| waiters.push_back(Arc::clone(&event)));
@@ -105,6 +106,7 @@ impl Condvar {
         }
         guard.inner = None;
         let notified = event.wait();
+        // A stale entry would swallow a later `notify_one`.
         if !notified {
             self.waiters(|waiters| waiters.retain(|waiter| !Arc::ptr_eq(waiter, &event)));
         }
@@ -115,6 +117,7 @@ impl Condvar {
     pub(crate) fn notify_one(&self) -> bool {
         switch();
         while let Some(waiter) = self.waiters(VecDeque::pop_front) {
+            // One whose time is over has not removed itself yet: the notification goes to the next.
             if waiter.notify() {
                 return true;
             }
@@ -129,7 +132,7 @@ impl Condvar {
     }
 }
 
-/// For a crowd that is woken at once.
+/// For many threads that are woken at once.
 pub(crate) mod contended {
     use std::time::Duration;
 

@@ -1,11 +1,12 @@
-//! What stands in for `sync.rs` while schedules are explored: the same names, under a model checker.
+//! The replacement of `sync.rs` while schedules are explored: the same names, under a model
+//! checker.
 //!
-//! Every lock, wait, channel and atomic here is a place where the checker may let another thread go
-//! on. All atomics count as sequentially consistent: weaker orders are not explored.
+//! At every lock, wait, channel and atomic here the checker may switch to another thread. All
+//! atomics are sequentially consistent: weaker orders are not explored.
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `time` | the time of the model, and whoever waits for a moment |
+//! | `time` | the time of the model, and the threads that wait for a moment |
 //! | `lock` | mutexes and condition variables, also for a crowd |
 //! | `channel` | channels like those of `crossbeam-channel` |
 
@@ -30,17 +31,18 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
     shuttle::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }
 
-/// Which thread this is.
+/// The id of this thread.
 pub(crate) fn current() -> ThreadId {
     shuttle::thread::current().id()
 }
 
-/// Lets this thread do nothing for a while of the model's time.
+/// Lets this thread sleep in the model's time.
 pub(crate) fn sleep(span: Duration) {
     time::sleep(span);
 }
 
-/// A cell that is written once. The standard library's would stop the one real thread for good.
+/// A cell that is written once. That of the standard library would block the only real thread, and
+/// no other modelled thread could finish the initialisation.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
@@ -58,6 +60,8 @@ impl<T> OnceLock<T> {
 
     pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if self.value.get().is_none() {
+            // The modelled lock is the place to switch threads. Checked again behind it: another
+            // thread may have written meanwhile.
             let _gate = self.gate.lock();
             if self.value.get().is_none() {
                 let made = make();

@@ -1,11 +1,11 @@
 //! The time of the model.
 //!
-//! It stands still while threads run, but for a microsecond at each look. It moves on to the next
-//! moment that anybody waits for when nobody can run, and also before, if the scenario is in a hurry:
-//! then a wait ends although what it waits for is about to come.
+//! Time stands still while threads run, except for a microsecond at each reading. When no thread
+//! can run, it moves to the next moment for which a thread waits. In a scenario with hurried time
+//! it may also move earlier: then a wait ends although its event is about to come.
 //!
-//! One thread keeps the time, the first of an execution; the scheduler lets it run only when time is
-//! to move.
+//! The first thread of an execution keeps the time. The scheduler lets it run only when time is to
+//! move.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ use crate::base::time::{Clock, Moment};
 
 /// The first moment of an execution.
 const START: u64 = 1_000_000_000_000;
-/// How much time passes with each look at the clock.
+/// The time that passes with each reading of the clock. Without it, a loop that waits for a moment
+/// by reading the clock would never end.
 const POLL_INTERVAL: u64 = 1_000;
 /// Moments that are no further apart come together, so that their threads race.
 const TOGETHER: u64 = 2_000_000;
@@ -33,7 +34,7 @@ std::thread_local! {
 
 struct Time {
     now: u64,
-    /// Who waits for which moment, in the order of their coming.
+    /// The waiting threads by moment, and then by order of arrival.
     sleepers: BTreeMap<(u64, u64), Arc<Event>>,
     came: u64,
 }
@@ -43,7 +44,7 @@ impl Time {
         Time { now: START, sleepers: BTreeMap::new(), came: 0 }
     }
 
-    /// Moves on to the next moment that anybody waits for. Answers whose waits are over.
+    /// Moves to the next moment for which a thread waits. Returns the waits that are over.
     fn advance(&mut self) -> Vec<Arc<Event>> {
         let mut over = Vec::new();
         let mut end = u64::MAX;
@@ -51,6 +52,7 @@ impl Time {
             && sleeper.key().0 <= end
         {
             let ((moment, _), event) = sleeper.remove_entry();
+            // A wait that was notified before keeps its entry here; it must not move the time.
             if event.end(TIMED_OUT) {
                 self.now = self.now.max(moment);
                 end = end.min(moment.saturating_add(TOGETHER));
@@ -65,7 +67,7 @@ const WAITING: u8 = 0;
 const NOTIFIED: u8 = 1;
 const TIMED_OUT: u8 = 2;
 
-/// What one thread waits for, once.
+/// A single wait of one thread.
 #[derive(Debug)]
 pub(super) struct Event {
     state: AtomicU8,
@@ -79,6 +81,8 @@ impl Event {
     }
 
     fn is_waiting(&self) -> bool {
+        // Relaxed, and a load and a store instead of a swap below: all modelled threads share one
+        // real thread, and the checker cannot switch between the two.
         self.state.load(Ordering::Relaxed) == WAITING
     }
 
@@ -90,7 +94,7 @@ impl Event {
         ends
     }
 
-    /// Ends the wait. Answers whether it was not over yet.
+    /// Ends the wait. Returns whether it was not over before.
     pub(super) fn notify(&self) -> bool {
         let notified = self.end(NOTIFIED);
         if notified {
@@ -99,14 +103,14 @@ impl Event {
         notified
     }
 
-    /// Waits until told. Answers false if the time was over before.
+    /// Waits for the notification. Returns false if the time was over first.
     pub(super) fn wait(&self) -> bool {
         let _ = self.over.acquire_blocking(1);
         self.state.load(Ordering::Relaxed) == NOTIFIED
     }
 }
 
-/// Ends a wait when this span is over. A wait too long for the clock has no end.
+/// Ends a wait when this span is over. A wait that is too long for the clock never ends.
 pub(super) fn limit(event: &Arc<Event>, span: Duration) {
     TIME.with_borrow_mut(|time| {
         let end = Moment::from_nanos(time.now).after(span);
@@ -117,7 +121,7 @@ pub(super) fn limit(event: &Arc<Event>, span: Duration) {
     });
 }
 
-/// Lets another thread go on, if the checker likes.
+/// Lets the checker switch to another thread.
 pub(super) fn switch() {
     shuttle::thread::sleep(Duration::ZERO);
 }
@@ -144,19 +148,19 @@ impl Clock for ModelClock {
     }
 }
 
-/// How long this execution has lasted.
+/// How long this execution has lasted in its own time.
 pub(crate) fn passed() -> Duration {
     TIME.with_borrow(|time| Duration::from_nanos(time.now - START))
 }
 
 /// Begins the time of an execution.
 pub(crate) fn begin() {
-    // What is left of an execution that failed is dropped outside the borrow.
+    // Dropped outside the borrow: the events of a failed execution may take the time again.
     let _old = TIME.replace(Time::new());
     MOVING.set(false);
 }
 
-/// Whether anybody waits for a moment that is no further away than this.
+/// Whether a thread waits for a moment within this span.
 pub(crate) fn is_awaited(within: Duration) -> bool {
     TIME.with_borrow_mut(|time| {
         let end = Moment::from_nanos(time.now).after(within).as_nanos();
@@ -170,17 +174,17 @@ pub(crate) fn is_awaited(within: Duration) -> bool {
     })
 }
 
-/// The scheduler says whether nobody but the keeper of the time can run.
+/// Set by the scheduler: whether only the thread that keeps the time can run.
 pub(crate) fn set_alone(alone: bool) {
     ALONE.set(alone);
 }
 
-/// Whether waits are being ended, all of them in one step.
+/// Whether waits are being ended, which is one step for the scheduler.
 pub(crate) fn is_moving() -> bool {
     MOVING.get()
 }
 
-/// Keeps the time until nobody runs or waits for a moment, for at most `most` of it.
+/// Keeps the time until no thread runs or waits for a moment, up to `most`.
 pub(crate) fn keep(most: Duration) {
     loop {
         switch();
@@ -188,6 +192,7 @@ pub(crate) fn keep(most: Duration) {
         if over.is_empty() && ALONE.get() {
             return;
         }
+        // Without a switch in between, so that all of these threads can run next, in any order.
         MOVING.set(true);
         for event in over {
             event.over.release(1);

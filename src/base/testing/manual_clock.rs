@@ -1,6 +1,7 @@
-//! A clock that tests drive. It shows what it is told to, or goes by itself and is put forward.
+//! A clock that tests drive. It stands still or runs by itself, and a test can put it forward.
 //!
-//! Who waits on it really waits for a millisecond at a time, and looks at it again.
+//! A thread that waits on it sleeps for a real millisecond at a time, and then checks the clock
+//! again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use crate::base::sync::Mutex;
 use crate::base::time::{BootClock, Clock, Moment};
 
-/// After how long a thread that waits looks at the clock again.
+/// How often a waiting thread checks the clock.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A clock that tests drive.
@@ -17,9 +18,9 @@ pub(crate) struct ManualClock(Mutex<State>);
 
 struct State {
     shown: Moment,
-    /// When it showed that, for a clock that goes by itself.
+    /// When it showed that moment; only for a clock that runs by itself.
     since: Option<Moment>,
-    /// Until when threads wait.
+    /// The moments for which threads wait.
     waiting: BTreeMap<u64, Moment>,
     last: u64,
 }
@@ -34,10 +35,10 @@ impl State {
 }
 
 impl ManualClock {
-    /// What it shows first: far enough from the past for any span that is taken from it.
+    /// The first moment that it shows: far enough from zero that no subtraction saturates.
     pub(crate) const START: Moment = Moment::from_nanos(1_000_000_000_000_000);
 
-    /// A clock that goes by itself, or one that stands still.
+    /// A clock that runs by itself, or one that stands still.
     pub(crate) fn new(goes: bool) -> ManualClock {
         let since = goes.then(|| BootClock.now());
         ManualClock(Mutex::new(State {
@@ -48,7 +49,7 @@ impl ManualClock {
         }))
     }
 
-    /// Puts the clock forward to a moment, if that is not past.
+    /// Puts the clock forward to a moment. It never goes back.
     pub(crate) fn put_forward(&self, moment: Moment) {
         let mut state = self.0.lock();
         if state.now() < moment {
@@ -62,7 +63,7 @@ impl ManualClock {
         self.0.lock().waiting.values().min().copied()
     }
 
-    /// How many threads wait for a moment, and how many of them for one that has come.
+    /// How many threads wait, and how many of them for a moment that has come.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let state = self.0.lock();
         let now = state.now();
@@ -81,8 +82,13 @@ impl Clock for ManualClock {
         state.last += 1;
         let number = state.last;
         state.waiting.insert(number, until);
+        // Not held during the wait, in which other threads read the clock. The entry is removed by
+        // a destructor, since `wait` may panic in a test, and a forgotten entry would stop time for
+        // all.
         drop(state);
         let _dozer = ClockWaiter { clock: self, number };
+        // Short real sleeps instead of a condition variable: `wait` releases a mutex of the caller,
+        // so that the clock has nothing that it could notify.
         wait(left.min(POLL_INTERVAL));
     }
 }

@@ -1,3 +1,3 @@
-//! What the server in memory, and tests, need of the lowest layer.
+//! The part of the lowest layer for the server in memory and for tests.
 
 pub(crate) mod manual_clock;

@@ -1,4 +1,4 @@
-//! How a client is built.
+//! The builder of a client.
 
 mod pool;
 mod topology;
@@ -25,9 +25,9 @@ impl LockClient {
     /// Connects to a server with default settings, or says clearly why it cannot.
     ///
     /// The URL is `redis://[user][:password@]host[:port][/database]`, whose only parameter is
-    /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`, `user`, `pass`
-    /// and `protocol`. Any other parameter, and a fragment, are [refused](crate::Error::is_config), because the
-    /// driver would ignore them.
+    /// `?protocol=resp2` or `resp3`; or `unix:///path/to/socket`, whose parameters are `db`,
+    /// `user`, `pass` and `protocol`. Any other parameter, and a fragment, are
+    /// [refused](crate::Error::is_config), because the driver would ignore them.
     ///
     /// # Errors
     ///
@@ -47,7 +47,8 @@ impl LockClient {
         LockClient::builder(url).connect_now(true).build()
     }
 
-    /// Begins to build a client. It connects only when it first needs to, so Redis may still be down.
+    /// Begins to build a client. It connects only when it first needs to, so Redis may still be
+    /// down.
     ///
     /// The URL is `redis://[user][:password@]host[:port][/database]`, or
     /// `unix:///path[?db=N&user=…&pass=…]`. Special characters in user and password are written as
@@ -115,15 +116,17 @@ impl LockClientBuilder {
         needs_tls: "a `rediss://` URL, of the client or of a sentinel",
     }
 
-    /// How long connecting may take, for each address that the host's name has; default 1 s, from 1 ms to
-    /// 365 days. The addresses are tried in turn until one can be connected to, and each of them has all of
-    /// this time, with the log-in.
+    /// How long connecting may take, for each address that the host's name has; default 1 s, from 1
+    /// ms to 365 days. The addresses are tried in turn until one can be connected to, and each of
+    /// them has all of this time, with the log-in.
     ///
-    /// A call waits that long for a connection that is being made. Name look-ups have no time-out of their own,
-    /// and happen on another thread: a connection that comes too late serves the next call.
+    /// A call waits that long for a connection that is being made. Name look-ups have no time-out
+    /// of their own, and happen on another thread: a connection that comes too late serves the next
+    /// call.
     ///
-    /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated after pauses
-    /// that grow from 0.1 s to 5 s, and not at all if the server refused the user or TLS failed.
+    /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated
+    /// after pauses that grow from 0.1 s to 5 s, and not at all if the server refused the user or
+    /// TLS failed.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -141,9 +144,9 @@ impl LockClientBuilder {
         self
     }
 
-    /// How long the reply to a command may take; default 1 s, from 1 ms to 365 days. A reply that comes in
-    /// pieces may take that long for each piece, and the [test](LockClientBuilder::test_on_borrow) of a
-    /// connection may take that long too.
+    /// How long the reply to a command may take; default 1 s, from 1 ms to 365 days. A reply that
+    /// comes in pieces may take that long for each piece, and the
+    /// [test](LockClientBuilder::test_on_borrow) of a connection may take that long too.
     ///
     /// Before that, a call waits for a connection: for the
     /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
@@ -167,12 +170,13 @@ impl LockClientBuilder {
         self
     }
 
-    /// A callback with the lock's name in Redis, for when somebody asks for a lock that a thread of this
-    /// client holds ([`request_release`](crate::Mutex::request_release)); default none.
+    /// A callback with the lock's name in Redis, for when somebody asks for a lock that a thread of
+    /// this client holds ([`request_release`](crate::Mutex::request_release)); default none.
     ///
-    /// The holder decides whether to let go. The callback runs on a thread of its own; a panic in it is
-    /// logged. It must not own the client. A request that is made while the listening connection is broken is
-    /// not heard. One that the nodes of a cluster pass on very late may be heard twice.
+    /// The holder decides whether to let go. The callback runs on a thread of its own; a panic in
+    /// it is logged. It must not own the client. A request that is made while the connection for
+    /// messages is broken is lost. One that the nodes of a cluster forward very late may arrive
+    /// twice.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -203,10 +207,12 @@ impl LockClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O; also if the
-    ///   machine's certificates are to be trusted and there are none.
-    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client, or tried to.
-    /// - [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be started.
+    /// - [`is_config`](crate::Error::is_config) for a setting that is not allowed, before any I/O;
+    ///   also if the machine's certificates are to be trusted and there are none.
+    /// - [`is_refused`](crate::Error::is_refused) in a fork of a process that had built a client,
+    ///   or tried to.
+    /// - [`is_unreachable`](crate::Error::is_unreachable) if the thread that connects cannot be
+    ///   started.
     ///
     /// With `connect_now`, within the time-outs, also:
     ///
@@ -226,6 +232,7 @@ impl LockClientBuilder {
     /// # }
     /// ```
     pub fn build(self) -> Result<LockClient> {
+        // The settings first: a wrong one is reported before any I/O, and also in a fork.
         let info = self.check()?;
         fork_guard::check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
@@ -237,7 +244,8 @@ impl LockClientBuilder {
             }
             None => Arc::new(ScriptProtocol::new(self.single(info, &clock, identity)?)),
         };
-        // Whatever a call waits for first, it has all of its time for the reply left.
+        // A call waits either for a connection that is being made or for one that others use, never
+        // for both in turn. Whichever it is, the whole command time-out is left for the reply.
         let wait = self.settings.pool.max_wait.max(self.connect_timeout);
         let exchange = self.command_timeout.saturating_add(wait);
         let bounds = (self.command_timeout, exchange);
@@ -252,7 +260,7 @@ impl LockClientBuilder {
         }
     }
 
-    /// When what is tried in `build` is given up.
+    /// The deadline of the connection attempt in `build`.
     fn limit(&self, clock: &Arc<dyn Clock>) -> Moment {
         clock.now().after(self.connect_timeout + self.command_timeout)
     }
@@ -262,13 +270,14 @@ impl LockClientBuilder {
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
         match self.sentinels {
-            // Either may speak TLS without the other.
+            // Sentinels may use TLS while the master does not, and the other way round. The use of
+            // the certificates is checked when both are known.
             Some(_) => self.settings.one_of_several(&self.url),
             None => self.settings.server(&self.url),
         }
     }
 
-    /// Makes a client of a server in memory, and tells what lies between them.
+    /// Makes a client of a server in memory. Returns the link between them too.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn build_over(
         self,
@@ -278,7 +287,7 @@ impl LockClientBuilder {
         let memory = MemoryBackend::new(Arc::clone(server), self.settings.identity());
         let link = Arc::clone(memory.link());
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
-        // Nobody waits for a connection there.
+        // There are no connections to wait for.
         let bounds = (self.command_timeout, self.command_timeout);
         let client =
             self.settings.client(Arc::new(ScriptProtocol::new(memory)), clock, bounds, address);
@@ -288,7 +297,7 @@ impl LockClientBuilder {
 
 impl fmt::Debug for LockClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may contain a password.
+        // Not derived: the URL may contain a password.
         f.debug_struct("LockClientBuilder")
             .field("pool", &self.settings.pool)
             .finish_non_exhaustive()

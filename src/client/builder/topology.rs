@@ -15,32 +15,33 @@ use crate::wire::pool::connector;
 use crate::wire::transport::Transport;
 
 impl LockClientBuilder {
-    /// The sentinels that know where the master is; default none.
+    /// The sentinels of the master; default none.
     ///
-    /// The host of the client's URL is then the name that the sentinels have for the master. The user, the
-    /// password, the database and the scheme of that URL are those of the master. Each sentinel's URL has its
-    /// own: sentinels may speak plain text beside a master over TLS (`redis://` beside `rediss://`), and the
-    /// other way round.
+    /// The host of the client's URL is then the name that the sentinels have for the master. The
+    /// user, the password, the database and the scheme of that URL are those of the master. Each
+    /// sentinel's URL has its own: sentinels may speak plain text beside a master over TLS
+    /// (`redis://` beside `rediss://`), and the other way round.
     ///
     /// `build` rejects an empty list, duplicate addresses, a client's URL that is a socket, and a
     /// [`cluster`](LockClientBuilder::cluster) at the same time.
     ///
-    /// **How the client follows the master.** It asks the sentinels at every new connection, and the server
-    /// that they name must confirm that it is the master. A thread listens to one sentinel and asks another
-    /// every 500 ms; when one names another master, the client never uses a connection to the former one
-    /// again. During a fail-over the client uses the chosen replica as soon as it confirms that it is the
-    /// master, which is about a second before the sentinels announce it.
+    /// **How the client follows the master.** It asks the sentinels at every new connection, and
+    /// the server that they name must confirm that it is the master. A thread subscribes to one
+    /// sentinel and asks another every 500 ms; when one names another master, the client never uses
+    /// a connection to the former one again. During a fail-over the client uses the chosen replica
+    /// as soon as it confirms that it is the master, which is about a second before the sentinels
+    /// announce it.
     ///
-    /// **Permissions.** The user needs `SENTINEL` at the sentinels, and should have `SUBSCRIBE` there and
-    /// `ROLE` at the servers; without them the client notices a change later.
+    /// **Permissions.** The user needs `SENTINEL` at the sentinels, and should have `SUBSCRIBE`
+    /// there and `ROLE` at the servers; without them the client notices a change later.
     ///
-    /// **What remains of a former master.** It may still take itself for the master. With the default
-    /// time-outs, the client sends nothing to it from one second after a sentinel named another master. A
-    /// former master that hung may still run what it was sent before: a request to take a lock is too late by
-    /// then and does nothing; renewals and releases change its own copy, which it throws away as soon as it
-    /// becomes a replica. A client that is cut off together with the former master and one of its sentinels
-    /// goes on with that master; `min-replicas-to-write` with `min-replicas-max-lag` at the servers bounds
-    /// this.
+    /// **Limits.** A former master may still consider itself the master. With the default
+    /// time-outs, the client sends nothing to it from one second after a sentinel named another
+    /// master. A former master that hung may still run earlier requests: a request to take a lock
+    /// is too late by then and does nothing; renewals and releases change its own copy, which it
+    /// discards as soon as it becomes a replica. A client that is cut off together with the former
+    /// master and one of its sentinels goes on with that master; `min-replicas-to-write` with
+    /// `min-replicas-max-lag` at the servers bounds this.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -62,13 +63,13 @@ impl LockClientBuilder {
 
     /// Makes this a client of a Redis Cluster; by default it is not.
     ///
-    /// The client's URL names one node, and these URLs name others; `.cluster([""; 0])` names none. Any node
-    /// knows where all nodes are.
+    /// The client's URL names one node, and these URLs name others; `.cluster([""; 0])` names none.
+    /// Any node knows the addresses of all nodes.
     ///
-    /// The user, the password and the scheme of the client's URL are used for every node, also for nodes
-    /// that the client learns of later. `build` rejects URLs with others, a socket, a database other than 0,
-    /// and [`sentinels`](LockClientBuilder::sentinels) at the same time. The bounds of the pool apply to each
-    /// node.
+    /// The user, the password and the scheme of the client's URL are used for every node, also for
+    /// nodes that the client learns of later. `build` rejects URLs with others, a socket, a
+    /// database other than 0, and [`sentinels`](LockClientBuilder::sentinels) at the same time. The
+    /// bounds of the pool apply to each node.
     ///
     /// [Topologies](crate::guide::topologies#redis-cluster) says which names a cluster takes, and what happens
     /// when nodes fail or slots move.
@@ -115,6 +116,7 @@ impl LockClientBuilder {
             self.timeouts(),
             connector(identity.threads())?,
         ));
+        // Before the first connection, so that a switch during `connect_now` is not missed.
         if let Some(sentinels) = sentinels {
             sentinel::follow(sentinels, transport.manager(), identity.threads());
         }

@@ -1,4 +1,4 @@
-//! The holds of a thread, and their counts. What a thread still holds when it ends is released.
+//! The holds of a thread, and their counts. A thread that ends releases its holds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,10 +10,11 @@ use crate::base::sync::{Arc, thread_local};
 use crate::base::token::FencingToken;
 use crate::client::local_locks::registry::{LocalGrant, Registry};
 
-/// By the registry's address, which stays its own while a hold keeps the registry alive.
+/// By the registry's address and the name. The address stays unique, because each hold keeps its
+/// registry alive.
 type ByName = HashMap<(*const Registry, Name), Hold>;
 
-/// What one thread holds of one lock, and how many times.
+/// A thread's hold of one lock, and its count.
 struct Hold {
     registry: Arc<Registry>,
     grant: LocalGrant,
@@ -21,13 +22,13 @@ struct Hold {
 }
 
 impl Hold {
-    /// Whether it may still be relied on.
+    /// Returns an error if the lease has ended.
     fn check(&self, name: &Name) -> Result<()> {
         if self.registry.is_valid(self.grant) { Ok(()) } else { Err(self.lost(name)) }
     }
 
     fn lost(&self, name: &Name) -> Error {
-        // A renewed lease does not end.
+        // `Expired` of a fixed lease: a renewed one never ends here, since nothing has to renew it.
         Error::lost(&Loss::new(name.clone(), self.grant.token, LossCause::Expired, false))
     }
 }
@@ -47,8 +48,11 @@ thread_local! {
     static HOLDS: Holds = Holds::default();
 }
 
-/// `None` when the thread is ending and its holds have been released.
+/// Runs work on this thread's holds. `None` if the thread is ending and its holds have been
+/// released.
 fn with_holds<T>(work: impl FnOnce(&mut ByName) -> T) -> Option<T> {
+    // `try_with`: destructors of other thread-local values may lock and unlock after this one is
+    // gone, and `with` would panic there.
     HOLDS.try_with(|holds| work(&mut holds.0.borrow_mut())).ok()
 }
 
@@ -60,6 +64,8 @@ fn key(registry: &Arc<Registry>, name: &Name) -> (*const Registry, Name) {
 pub(super) fn enter(registry: &Arc<Registry>, name: &Name) -> Result<bool> {
     let entered = with_holds(|holds| {
         let Some(hold) = holds.get_mut(&key(registry, name)) else { return Ok(false) };
+        // A lost hold is not entered again: the work inside would not be protected. It stays in the
+        // table until its last unlock, which reports the loss once more.
         hold.check(name)?;
         let Some(count) = hold.count.checked_add(1) else {
             return Err(Error::config("hold count", u32::MAX, "a smaller one; unlock it").of(name));
@@ -76,7 +82,7 @@ pub(super) fn enter(registry: &Arc<Registry>, name: &Name) -> Result<bool> {
 /// Makes a grant the hold of this thread.
 pub(super) fn adopt(registry: &Arc<Registry>, name: Name, grant: LocalGrant) {
     let hold = Hold { registry: Arc::clone(registry), grant, count: 1 };
-    // `enter` has found that the thread can keep it.
+    // Cannot be `None`: `enter` has just used the table on this thread.
     with_holds(|holds| holds.insert(key(registry, &name), hold));
 }
 
@@ -85,10 +91,13 @@ pub(super) fn leave(registry: &Arc<Registry>, name: &Name) -> Result<()> {
     let key = key(registry, name);
     let left = with_holds(|holds| {
         let Some(hold) = holds.get_mut(&key) else { return Err(not_held(name)) };
+        // Counted also if the hold is lost: each lock needs its own unlock, and each reports the
+        // loss.
         hold.count -= 1;
         if hold.count > 0 {
             return hold.check(name).map(|()| None);
         }
+        // Removed here and released below, outside the borrow of this thread's table.
         Ok(holds.remove(&key))
     });
     match left.unwrap_or_else(|| Err(not_held(name)))? {

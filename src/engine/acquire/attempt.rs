@@ -1,4 +1,4 @@
-//! How an acquirer begins an attempt, and takes it out of Redis again.
+//! How an acquirer begins an attempt, and removes it from Redis again.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use crate::engine::slot::{Attempt, Slot};
 use crate::engine::worker::PendingRelease;
 use crate::protocol::request::ReleaseRequest;
 
-/// How long leaving the queue may take, and how long at least where the time is over.
+/// The most that leaving the queue may take.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(50);
+/// The least that it gets when the caller's time is over.
 const MIN_LEAVE_TIMEOUT: Duration = Duration::from_millis(10);
 
 impl Attempt {
@@ -19,6 +20,8 @@ impl Attempt {
     pub(super) fn new(slot: &Slot, options: &LockOptions, number: u64) -> Attempt {
         let context = slot.context();
         let hands_over = options.wait_kind() == WaitKind::Queue;
+        // A claim is never longer than the lease that was asked for, or a holder that dies keeps others
+        // out for longer than its lease says (rule 7).
         let window = options.lease.ttl().min(context.claim_window());
         let identity = context.protocol.identity();
         let owner = slot.target().kind().owner(identity, number, window, hands_over);
@@ -37,34 +40,45 @@ impl AcquireLoop<'_> {
     /// Begins another attempt.
     pub(super) fn restart_attempt(&mut self) {
         let number = self.context.protocol.identity().next_attempt();
+        // The slot first: from here on a grant for the old value is ignored, while the old value is being
+        // removed.
         self.slot.restart(number);
-        // What is not known of an attempt that was given back is not known of the next ones.
+        // A released attempt of a quorum may still be accepted by some server. So an error of this call
+        // must still report an unknown outcome, even if the attempts that follow did nothing.
         let unknown = self.attempt.as_ref().is_some_and(|attempt| attempt.spent && attempt.unknown);
         self.drop_attempt();
         self.attempt = Some(Attempt { unknown, ..Attempt::new(self.slot, self.options, number) });
     }
 
-    /// Takes what may remain of the attempt out of Redis.
+    /// Removes what may be left of the attempt in Redis.
     pub(super) fn drop_attempt(&mut self) {
         if let Some(attempt) = self.attempt.take() {
             self.clean_up(attempt);
         }
     }
 
+    /// Leaves the queue by one bounded request. Returns whether that had a reply.
     pub(super) fn leave(&self, attempt: &Attempt, now: Moment) -> bool {
         let ttl = attempt.options.lease.ttl();
+        // On the caller's thread, whose time is over as a rule: so it is short, and the worker goes on.
         let last = self.last_deadline.max(now.after(MIN_LEAVE_TIMEOUT));
         let deadline = now.after(LEAVE_TIMEOUT.min(self.context.bounds.exchange)).min(last);
         let (protocol, target) = (&self.context.protocol, self.slot.target());
+        // The transaction of `Release::watch` deletes a key, and knows no queue.
         let kind = ReleaseKind::Lua;
         let request = ReleaseRequest { owner: &attempt.owner, ttl, last_token: None, kind };
         protocol.release(target, &request, deadline).is_ok()
     }
 
+    /// Removes an attempt from Redis, at once if one request surely suffices, and otherwise by the
+    /// worker.
     pub(super) fn clean_up(&self, attempt: Attempt) {
         let now = self.context.now();
+        // While a request of the attempt may still run, one leave does not suffice: the request may run
+        // after it, and own the lock or join the queue again (rule 6).
         let open = attempt.unknown || attempt.settled > now;
-        // Who leaves the queue at once is not handed a lock that it no longer wants.
+        // Left at once: a hand-over to a waiter that has gone would keep the lock for a claim window. Not
+        // in an outage, in which it would only cost the caller time.
         if attempt.queued && !open && self.outage.is_none() && self.leave(&attempt, now) {
             return;
         }
@@ -72,6 +86,8 @@ impl AcquireLoop<'_> {
             self.context.worker.release_in_background(PendingRelease {
                 target: Arc::clone(self.slot.target()),
                 owner: attempt.owner,
+                // At least now. The worker gives up when the time to live has passed after this moment,
+                // and an attempt without an unanswered request has a moment in the past here.
                 settled: attempt.settled.max(now),
                 ttl: attempt.options.lease.ttl(),
                 last_token: None,
@@ -83,11 +99,13 @@ impl AcquireLoop<'_> {
 impl Drop for AcquireLoop<'_> {
     fn drop(&mut self) {
         if self.context.is_shut_down() && self.attempt.is_some() {
-            // Nobody can use it, and the slot must not look done before.
+            // No thread takes the attempt over. Its removal is recorded with the worker before the slot
+            // has no acquirer any more: a shutdown that looks in between must find the one or the other.
             self.drop_attempt();
             self.slot.stop_acquiring(None);
         }
-        // It became a lease, and the slot is held, or the next thread has its turn.
+        // `None` after a grant: the slot is held. Otherwise the next thread acquires, whichever way this
+        // one ended, also by a panic: without an acquirer the threads in the slot would wait for ever.
         if let Some(attempt) = self.attempt.take()
             && let Some(attempt) = self.slot.stop_acquiring(Some(attempt))
         {

@@ -1,4 +1,4 @@
-//! What an acquirer makes of a grant, in a reply or a message.
+//! How an acquirer turns a grant, in a reply or a message, into a lease.
 
 use std::time::Duration;
 
@@ -13,12 +13,14 @@ use crate::protocol::reply::Granted;
 use crate::protocol::wake_message::GrantMessage;
 
 impl AcquireLoop<'_> {
+    /// Turns a grant into a lease of the slot.
     pub(super) fn accept(&mut self, granted: Granted) -> NextAction {
         self.context.no_expiry_warnings.end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters } = granted;
         let now = self.context.now();
         if let Some((what, span)) = self.exceeded_limit(sent, ttl, now) {
-            // It took longer to be told than it may last. What may be left of it is cleaned up.
+            // A lease that is over when it begins would be reported as a loss of a lock that the caller
+            // never had. `unknown` makes `drop` remove from Redis what is left of it.
             if let Some(attempt) = &mut self.attempt {
                 attempt.unknown = true;
             }
@@ -28,9 +30,11 @@ impl AcquireLoop<'_> {
                 Span(span)
             )));
         }
+        // Taken out, so that `drop` does not remove from Redis what is a lease now.
         let Some(attempt) = self.attempt.take() else {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
+
         let (owner, settled) = (attempt.owner, attempt.settled);
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
@@ -40,7 +44,7 @@ impl AcquireLoop<'_> {
         NextAction::Held(lease)
     }
 
-    /// What a hold would have outlasted before it began.
+    /// Which limit a hold would exceed before it begins, and its length.
     pub(super) fn exceeded_limit(
         &self,
         sent: Moment,
@@ -54,7 +58,7 @@ impl AcquireLoop<'_> {
         Some(("max_hold", most))
     }
 
-    /// Takes what a message granted, if that can be told to be valid; else asks.
+    /// Takes the grant of a message if it is certainly valid; otherwise asks Redis.
     pub(super) fn accept_message(&mut self, message: ReceivedGrant) -> NextAction {
         match self.read_grant(message) {
             Some(granted) => self.accept(granted),
@@ -62,8 +66,8 @@ impl AcquireLoop<'_> {
         }
     }
 
-    /// Gives up, unless a message granted it during the last request: to make sure of that there is no
-    /// time.
+    /// Gives up, unless a message granted the lock during the last request. If that grant is not
+    /// certainly valid, the outcome is unknown, because there is no time to ask.
     pub(super) fn finish(&mut self, outcome: Result<()>) -> NextAction {
         let Some(message) = self.slot.take_grant(false) else { return NextAction::GiveUp(outcome) };
         match self.read_grant(message) {
@@ -75,21 +79,29 @@ impl AcquireLoop<'_> {
         }
     }
 
-    /// What a message granted, if that can be told to be valid (rule 10).
+    /// Reads the grant of a message. Returns `None` unless it is certainly valid (rule 10).
     pub(super) fn read_grant(&mut self, message: ReceivedGrant) -> Option<Granted> {
-        // Nobody else had it since, and Redis has it down as ours until it says otherwise.
+        // Redis made this attempt the owner after any reply that found another holder, so that reply must
+        // not end the wait as *busy* any more. Until a later reply says otherwise, the attempt may own
+        // the lock.
         self.busy_at = None;
         if let Some(attempt) = &mut self.attempt {
             attempt.unknown = true;
         }
+
         let now = self.context.now();
         let received = message.received;
         let GrantMessage { token, micros, window, waiters, .. } = message.grant;
+
         let lease = self.options.lease;
-        // A lease that is not renewed must be whole from the start (rule 9).
+        // No renewal will make a fixed lease whole, so a claim is not enough (rule 9). The request that
+        // follows asks for the whole lease, under the same value.
         let whole = self.options.is_renewed() || window >= lease.ttl();
+
         let protocol = &self.context.protocol;
         let after = protocol.granted_after(&message.grant, received, self.queued_at);
+        // The window counts from a moment that is surely before the grant, so the lease ends here before
+        // it ends in Redis, however late the message came.
         let sent =
             after.filter(|&sent| whole && self.exceeded_limit(sent, window, now).is_none())?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters })

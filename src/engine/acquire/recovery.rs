@@ -1,4 +1,4 @@
-//! What an acquirer makes of a request that failed.
+//! What an acquirer does after a request that failed.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::slot::USUAL_REPLY_TIME;
 use crate::wire::failure::{Failure, NotSentReason};
 
-/// What follows from a request for the lock that had no reply.
+/// The consequence of a request for the lock that had no reply.
 const MAYBE_TAKEN: &str = "this client may have taken the lock, and then releases it, or it ends with its \
      lease; do not go on as if you had it; trying again is safe";
 
 impl AcquireLoop<'_> {
+    /// Decides what follows from a failed request. It had this deadline, and so much time.
     pub(super) fn recover(
         &mut self,
         failure: Failure,
@@ -23,39 +24,50 @@ impl AcquireLoop<'_> {
         if failure.is_unknown()
             && let Some(attempt) = &mut self.attempt
         {
+            // The server does nothing for the request after its deadline, so the attempt is settled then
+            // (rule 2).
             attempt.settled = attempt.settled.max(deadline);
             attempt.unknown = true;
         }
         if !failure.is_transient() {
-            // Where it is another thing's, it is not ours.
+            // A key of another type is not this attempt's lock, whatever became of earlier requests. Any
+            // other refusal says nothing about them, so the error must leave the outcome open.
             let certain = failure.is_wrong_type();
             let error = failure.into();
             return NextAction::Fail(if certain { error } else { self.outcome_error(error) });
         }
-        // A thread that was kept from sending its last request has learned nothing new of Redis.
+        // The thread did not get the processor in time. That says nothing about Redis, so the last reply
+        // stands at any age.
         let unsent = matches!(failure, Failure::NotSent(NotSentReason::DeadlinePassed));
         let too_short = self.outage.is_none() && failure.is_out_of_time();
         if self.time_left().is_none()
             && too_short
             && (self.last_reply_stands(time) || (unsent && self.busy_at.is_some()))
         {
-            // The caller's time was too short for another answer; the last one told of a holder.
+            // The caller's time was too short for another reply, and the last one found a holder. That is
+            // a wait that ran out, and no outage.
             return NextAction::GiveUp(Ok(()));
         }
+
         let now = self.context.now();
-        // A pooled connection may have died unnoticed: that is no outage yet.
+        // A pooled connection may have died unnoticed, in a restart or a fail-over long ago: the first
+        // one says nothing, and the request is repeated at once. The next failure counts, since `outage`
+        // is set by then.
         if failure.is_disconnect() && self.outage.is_none() && now < self.last_deadline {
             self.outage = Some(now);
             return NextAction::Again(Duration::ZERO);
         }
+
         let error = self.outcome_error(failure.into());
         self.retry_in_outage(error)
     }
 
-    /// The request, which had so much time, reached Redis too late. Where it was the end of the caller's
-    /// time that made it so, the last word of a holder may stand.
+    /// A request reached Redis after its deadline, for which it had `time`. If the end of the caller's
+    /// time made the deadline short, the last reply may stand.
     pub(super) fn retry_late(&mut self, time: Duration) -> NextAction {
         let left = self.time_left();
+        // With a whole exchange to spend, or with time left after it, lateness means that Redis or the
+        // network is slow.
         if time < self.context.bounds.exchange
             && left.is_none_or(|left| left <= REPLY_GRACE)
             && self.outage.is_none()
@@ -72,25 +84,28 @@ impl AcquireLoop<'_> {
         ))
     }
 
-    /// Whether what Redis last told of a holder stands, though the last request, which had so much
-    /// time, brought no answer: it is not old, and there was no time for a usual answer. Who asks once a
-    /// heartbeat was told that long ago when its time is over, and a little longer at the answer.
+    /// Whether the last reply, which found a holder, stands although the request after it had no reply
+    /// within `time`: that was too little for a usual reply, and the last reply is recent. A waiter asks
+    /// once a heartbeat, so its last reply may be that old when its time is over, and a little older when
+    /// the request fails.
     pub(super) fn last_reply_stands(&self, time: Duration) -> bool {
         let brief = time <= USUAL_REPLY_TIME;
         let is_recent = |at| self.context.now().since(at) <= HEARTBEAT * 2;
         brief && self.busy_at.is_some_and(is_recent)
     }
 
-    /// Goes on in spite of an error, for as long as the caller waits and an outage is ridden out.
+    /// Asks again in spite of an error, while the caller waits and the client rides the outage out.
     pub(super) fn retry_in_outage(&mut self, error: Error) -> NextAction {
         let now = self.context.now();
         let since = *self.outage.get_or_insert(now);
         let give_up = since.after(self.context.bounds.give_up_after);
         match self.time_left() {
+            // With backoff, or all clients would connect in step when the server comes back.
             Some(left) if now < give_up => {
                 NextAction::Again(self.backoff.next().min(left).min(give_up.since(now)))
             }
             _ => {
+                // The caller's time ended first: it gets the error, and the threads behind it go on.
                 if now < give_up {
                     return NextAction::GiveUp(Err(error));
                 }
@@ -100,8 +115,8 @@ impl AcquireLoop<'_> {
         }
     }
 
-    /// An error that says that nothing was done. Where a request brought no answer, or a grant could
-    /// not be made sure of, that would be too much to say.
+    /// Turns an error that says that nothing was done into an unknown outcome, if an earlier request had
+    /// no reply or a grant was not confirmed.
     pub(super) fn outcome_error(&self, error: Error) -> Error {
         match &self.attempt {
             Some(attempt) if attempt.unknown && !error.is_unknown_outcome() => {

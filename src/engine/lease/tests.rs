@@ -1,4 +1,4 @@
-//! What becomes of a lease when replies and its end come at the same time.
+//! A lease whose end coincides with replies about it.
 
 use super::*;
 use crate::base::id::Identity;
@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// The lease that a hand-over writes.
 const CLAIM: Duration = Duration::from_secs(3);
 
-/// A lease that nobody watches, and a clock that stands still.
+/// A lease that no worker watches, and a clock that stands still.
 struct Bench {
     clock: Arc<ManualClock>,
     begin: Moment,
@@ -52,7 +52,7 @@ impl Bench {
         Bench { clock, begin, slot, lease }
     }
 
-    /// Puts the clock to so long after the beginning.
+    /// Puts the clock forward to this long after the start.
     fn at(&self, span: Duration) -> Moment {
         self.clock.put_forward(self.begin.after(span));
         self.clock.now()
@@ -63,7 +63,7 @@ fn renewed() -> LockOptions {
     LockOptions::new().lease(Lease::renewed(LEASE))
 }
 
-/// The reply may come between the two, when the thread that releases it is kept from the processor.
+/// The reply comes between the start of the release and the hand-off to the next thread.
 #[test]
 fn renewal_confirmed_during_a_release_changes_nothing() {
     let bench = Bench::new(renewed());
@@ -74,7 +74,7 @@ fn renewal_confirmed_during_a_release_changes_nothing() {
     assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);
     let next = bench.lease.successor(&renewed(), bench.clock.now()).expect("it may be passed on");
     assert!(next.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
-    // What Redis has is known, should the next hold be lost.
+    // If the next hold is lost, its release reaches as far as the lease in Redis.
     assert!(next.perhaps_until() >= sent.after(LEASE));
 }
 
@@ -88,7 +88,7 @@ fn renewal_confirmed_in_time_changes_all_of_the_lease() {
     assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
 }
 
-/// Another may have had the lock meanwhile, and nobody here has noticed yet that it is over.
+/// The hold is over, and nobody here has noticed that yet. Another client may have had the lock since.
 #[test]
 fn late_renewal_reply_revives_no_hold() {
     for renewal in [true, false] {
@@ -108,7 +108,7 @@ fn late_renewal_reply_revives_no_hold() {
     }
 }
 
-/// As where the process sleeps, and its thread is the first to wake.
+/// After a suspend, the thread of the holder may run before the worker does.
 #[test]
 fn hold_lost_during_its_renewal_is_released() {
     let bench = Bench::new(renewed());
@@ -122,7 +122,7 @@ fn hold_lost_during_its_renewal_is_released() {
     assert_eq!(worker.wait_released(Moment::PAST).len(), 1, "nobody gives it back");
 }
 
-/// As an extension during a hold that `max_hold` has ended.
+/// The reply to the extension comes after `max_hold` has ended the hold.
 #[test]
 fn extension_confirmed_after_max_hold_revives_no_hold() {
     let bench = Bench::new(renewed().max_hold(SECOND * 2));

@@ -1,4 +1,5 @@
-//! The thread that listens to one server.
+//! The thread that listens to one server. Its code also keeps the shared state: there is no thread above
+//! those of the servers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,20 +16,25 @@ use crate::wire::failure::Failure;
 use crate::wire::retry::{Refusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber};
 
-/// How often a thread looks whether it is still wanted, and what is wished for.
+/// How often a thread looks whether it is still wanted, and which channels are.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often the channels are looked through for those that nobody waits at.
+/// How often the channels are swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// The same while no server is heard, unless each is a replica: then many clients wait for one fail-over.
+/// The same while no server is listened to. A replica keeps the longer pause, because many clients may
+/// wait for one fail-over.
 const MAX_RETRY_PAUSE_UNHEARD: Duration = Duration::from_millis(100);
 
 impl Shared {
-    /// Listens to those servers that there are now, and to no others.
+    /// Starts a thread for each new server, and ends those of servers that are gone.
     pub(super) fn update_servers(self: &Arc<Shared>) {
+        // Read before the servers are: a change in between is noted under the old version, and found the
+        // next time.
         let version = self.publishers.version();
         let mut state = self.state.lock();
+        // Servers that come later may have published already; before the first wait there was nobody to
+        // miss anything.
         let late = state.seen.is_some();
         if state.seen == Some(version) {
             return;
@@ -37,6 +43,7 @@ impl Shared {
             state.swept = self.clock.now();
         }
         state.seen = Some(version);
+
         let all = self.publishers.all();
         state.servers.retain(|server| {
             let number = server.publisher.number();
@@ -46,7 +53,9 @@ impl Shared {
             }
             stays
         });
+        // The last server that was listened to may be among those that have gone.
         self.go_down_if_unheard(&mut state);
+
         let mut unstarted = None;
         for publisher in all {
             let is_it = |server: &ServerState| server.publisher.number() == publisher.number();
@@ -59,6 +68,7 @@ impl Shared {
             let server = thread.state(late);
             match sync::spawn(&self.thread, move || thread.run()) {
                 Ok(()) => state.servers.push(server),
+                // `None` makes the next call try again.
                 Err(error) => (state.seen, unstarted) = (None, Some(error)),
             }
         }
@@ -68,24 +78,30 @@ impl Shared {
         }
     }
 
-    /// A server is heard no longer. Returns whether it was, and whether others still are.
+    /// A server is not listened to any more. Returns whether it was, and whether others still are.
     pub(super) fn lose(&self, number: u64, failure: Failure) -> (bool, bool) {
         let enough = self.publishers.required();
         let mut state = self.state.lock();
+        // Gone meanwhile. With others listened to there is no hurry, so the thread rests and ends.
         let Some(server) = state.server(number) else { return (false, true) };
         let was_listening = matches!(server.link, ServerLink::Listening);
         (server.link, server.late, server.seen) = (ServerLink::Down(failure), true, None);
         server.asked.clear();
         server.publisher.set_listening(false);
+
         let down = |server: &ServerState| match &server.link {
             ServerLink::Down(failure) => Some(failure.clone()),
             ServerLink::Connecting | ServerLink::Listening => None,
         };
         let down: Vec<Failure> = state.servers.iter().filter_map(down).collect();
+
         let is_lost = down.len() == state.servers.len();
         let mut refusals: Vec<_> = down.into_iter().filter(|it| !it.is_transient()).collect();
         let is_refused = refusals.len() + enough > state.servers.len();
+        // Either too many refuse for the client ever to listen, or some refuse and the rest cannot be
+        // reached. While one still connects there is no verdict, unless the rest cannot be enough.
         state.refused = refusals.pop().filter(|_| is_lost || is_refused);
+
         if is_refused {
             self.go_down(&mut state);
         }
@@ -94,7 +110,7 @@ impl Shared {
         (was_listening, state.listening() > 0)
     }
 
-    /// The client is not live while no server is heard, also while it still connects to some.
+    /// The client is not live while no server is listened to, also while it connects to some.
     fn go_down_if_unheard(&self, state: &mut State) {
         if state.listening() == 0 {
             self.go_down(state);
@@ -106,15 +122,19 @@ impl Shared {
         state.forget();
     }
 
-    /// Leaves the channels that nobody waits at.
+    /// Drops the wishes for channels at which nobody waits.
     fn sweep(&self) {
         let now = self.clock.now();
-        // Dropped after the lock is free: ours may be the last reference to a slot.
+        // Dropped after the lock is released: these may be the last references to slots, whose
+        // destructors take locks.
         let mut slots = Vec::new();
         let mut state = self.state.lock();
+        // Every thread comes here after each event. A channel also stays for a while after its last wait,
+        // so that a lock that is used in turns does not subscribe for each of them.
         if now.since(state.swept) < SWEEP_INTERVAL {
             return;
         }
+
         let State { swept, channels, wishes, .. } = &mut *state;
         *swept = now;
         channels.retain(|_, channel| {
@@ -132,7 +152,7 @@ impl Shared {
     }
 }
 
-/// What the thread of one server has.
+/// The thread of one server.
 pub(super) struct ServerThread {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
@@ -150,6 +170,8 @@ impl ServerThread {
         let mut pauses = RetryBackoff::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
         while self.is_wanted() {
             let round = || self.listen_and_rest(&mut pauses);
+            // The slots and `on_wake` run on this thread. A panic ends the connection, as if it had
+            // failed, and the waiters ask again when it is back.
             if catch_panic("the listener, which starts again,", round).is_none() {
                 self.shared.lose(self.number, Failure::silent());
                 sync::sleep(POLL_INTERVAL);
@@ -166,20 +188,30 @@ impl ServerThread {
     }
 
     fn listen_and_rest(&self, pauses: &mut RetryBackoff) {
-        // A caller whose attempt comes after the refusal may have found it mended.
+        // Both before the attempt to listen: a caller that connects, or asks to try again, after the
+        // refusal may have found that this user has the right by now, and must not count as one that came
+        // before.
         let refusal = Refusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
         let retries = self.shared.state.lock().retries;
+
         let mut delayed = Delayed::default();
         let outcome = self.listen(&mut delayed);
+        // A release whose wake-up was delayed is not announced again.
         self.wake(delayed.take(Moment::FAR));
+
         let Err(failure) = outcome else { return };
         let (was_listening, is_listening) = self.shared.lose(self.number, failure.clone());
-        log!(debug, "wake-ups of {} are not heard: {failure}", self.publisher.address());
+        log!(debug, "cannot listen to {}: {failure}", self.publisher.address());
+        // The connection was good for a time, so this is not the next failure in a row.
         if was_listening {
             pauses.reset();
         }
+        // A connection often fails because the servers have changed. This thread may be the only one left
+        // to see that.
         self.shared.update_servers();
+
         let rest = pauses.next();
+        // Until a server is listened to, grants come as late as heartbeats.
         let is_urgent = !is_listening && !failure.is_not_a_master();
         sync::sleep(if is_urgent { rest.min(MAX_RETRY_PAUSE_UNHEARD) } else { rest });
         if !failure.is_transient() {
@@ -187,8 +219,8 @@ impl ServerThread {
         }
     }
 
-    /// Rests until a waiter needs the listener. While enough other servers are heard none does, so then the rest
-    /// ends with a caller's attempt to connect, or after a minute.
+    /// Rests after a refusal. If the client cannot listen because of it, the rest ends when somebody
+    /// waits. Otherwise it ends when a caller has tried to connect to this server, or after a minute.
     fn rest_while_refused(&self, refusal: Refusal, retries: u64) {
         let mut state = self.shared.state.lock();
         let is_over =
@@ -197,15 +229,18 @@ impl ServerThread {
             && state.retries == retries
             && (state.refused.is_some() || !is_over())
         {
+            // In intervals: attempts to connect are counted elsewhere, and wake nobody here.
             self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         }
     }
 
-    /// Listens until nobody wants it (`Ok`) or the connection has failed.
+    /// Listens until nobody wants it any more (`Ok`), or until the connection fails.
     fn listen(&self, delayed: &mut Delayed) -> Result<(), Failure> {
         let mut subscriber = self.publisher.subscribe(&self.shared.own)?;
         while self.is_wanted() {
             self.subscribe_wished(&mut *subscriber)?;
+            // Wishes come with a message on the client's own channel, which ends the wait below. The
+            // interval is for those whose message was lost.
             let now = self.shared.clock.now();
             self.wake(delayed.take(now));
             match subscriber.next(delayed.next(now).min(POLL_INTERVAL)) {
@@ -219,7 +254,7 @@ impl ServerThread {
         Ok(())
     }
 
-    /// Asks for the channels that are wished for here, and leaves the others.
+    /// Subscribes to the channels that are wished for here, and leaves the others.
     pub(super) fn subscribe_wished(&self, subscriber: &mut dyn Subscriber) -> Result<(), Failure> {
         let version = self.shared.publishers.version();
         let mut state = self.shared.state.lock();
@@ -228,32 +263,39 @@ impl ServerThread {
         let Some(server) = servers.iter_mut().find(|server| server.number == self.number) else {
             return Ok(());
         };
+        // This runs after every message, and there may be thousands of channels.
         if server.seen == seen {
             return Ok(());
         }
         server.seen = seen;
+
         let is_due = |name: &[u8]| channels.contains_key(name) && self.publisher.serves(name);
         let left = server.asked.extract_if(|name, _| !is_due(name));
         let left: Vec<Vec<u8>> = left.map(|(name, _)| name).collect();
+
         let mut asked = Vec::new();
         for (name, channel) in channels.iter().filter(|(name, _)| self.publisher.serves(name)) {
             if server.asked.get(name).is_none_or(|(wish, _)| *wish != channel.wish) {
+                // Noted before it is sent, so that a confirmation always finds its request.
                 server.asked.insert(name.clone(), (channel.wish, SubscribeReply::Due));
                 asked.push(name.clone());
             }
         }
+        // No I/O under the lock. If a write fails the connection is over, and `lose` forgets what was
+        // requested.
         drop(state);
         asked.iter().try_for_each(|name| subscriber.subscribe(name))?;
         left.iter().try_for_each(|name| subscriber.unsubscribe(name))
     }
 
-    /// The server refused something: a channel that was asked for, or all of it. Where it is not known which
-    /// channel that is, it may be any that was asked for.
+    /// The server refused a channel, or the client's own, which is to refuse everything. If it does not
+    /// say which, it may be any that has no reply yet.
     pub(super) fn refuse(&self, refused: Option<Vec<u8>>, failure: Failure) -> Result<(), Failure> {
         let refused = refused.filter(|name| *name != self.shared.own);
         let mut state = self.shared.state.lock();
         let Some(server) = state.server(self.number) else { return Ok(()) };
-        // The channel may be wished for no longer, or anew.
+
+        // A known channel counts as found even if nobody wishes for it any more, or somebody does again.
         let mut found = refused.is_some();
         let mut names = Vec::new();
         for (name, (wish, reply)) in &mut server.asked {
@@ -264,13 +306,17 @@ impl ServerThread {
                 names.push((name.clone(), *wish));
             }
         }
+        // The refusal is about the client's own channel: without that the connection is of no use.
         if !found || !matches!(server.link, ServerLink::Listening) {
             return Err(failure);
         }
+
         for (name, wish) in names {
             let (refusals, able) = state.replies(&name, wish, SubscribeReply::Refused);
             if let Some(channel) = state.channels.get_mut(&name)
                 && channel.wish == wish
+                // Only when those that are left cannot be enough. A late reply to an earlier wish does
+                // not count.
                 && refusals + self.shared.publishers.required() > able
             {
                 channel.state = ChannelState::Refused(failure.clone());
@@ -284,10 +330,12 @@ impl ServerThread {
         let Shared { publishers, own, on_wake, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
-                // Also from a server that has gone: its message is a repetition wherever else it is heard.
+                // Also from a server that has gone meanwhile: it said so while it still had the lock, and
+                // where others repeat it `accepts` sorts that out.
                 if publishers.accepts(true, &payload) {
                     let mut wake = read(&payload);
                     if let WakeMessage::Grant { grant, .. } = &mut wake {
+                        // The clock that dates the grant is that of the server at the time (rule 10).
                         grant.epoch = epoch;
                     }
                     on_wake(wake);
@@ -304,7 +352,8 @@ impl ServerThread {
         }
     }
 
-    /// Wakes those that wait at a channel after the pause of the publishers, and meanwhile goes on reading.
+    /// Wakes the waiters of a channel after the pause of the publishers, during which the thread goes on
+    /// reading.
     fn wake_later(&self, channel: Vec<u8>, reason: WakeReason, delayed: &mut Delayed) {
         let pause = self.shared.publishers.pause();
         if pause.is_zero() {
@@ -318,6 +367,8 @@ impl ServerThread {
         for (channel, reason) in channels {
             let state = self.shared.state.lock();
             let slots = state.channels.get(&channel).map(|channel| channel.waiters());
+            // The references in the list end without the lock: one may be the last, and the destructor of
+            // a slot takes locks.
             drop(state);
             slots.iter().flatten().for_each(|slot| match reason {
                 WakeReason::Released => slot.on_release(),
@@ -326,20 +377,28 @@ impl ServerThread {
         }
     }
 
-    /// The client's own channel is confirmed.
+    /// The server has confirmed the client's own channel.
     fn on_live(&self) {
         let mut state = self.shared.state.lock();
         let Some(server) = state.server(self.number) else { return };
+        // A channel may be confirmed twice on one connection. Only the first time something may have been
+        // missed.
         let late = server.late && !matches!(server.link, ServerLink::Listening);
         server.link = ServerLink::Listening;
         self.publisher.set_listening(true);
+
         if state.listening() < self.shared.publishers.required() {
             return;
         }
         state.refused = None;
+        // Live before the waiters are woken: a waiter that asks again must find that it may join (rule
+        // 12).
         let came = !self.shared.live.swap(true, Ordering::AcqRel);
         self.shared.changed.notify_all();
         drop(state);
+
+        // Woken only now, when the subscription is confirmed: asked before, a waiter could miss a message
+        // that is published between its request and the subscription.
         if came {
             (self.shared.on_wake)(WakeMessage::Listening);
         } else if late {
@@ -347,12 +406,13 @@ impl ServerThread {
         }
     }
 
-    /// The channel of a name is confirmed.
+    /// The server has confirmed the channel of a name.
     fn confirm(&self, channel: Vec<u8>, delayed: &mut Delayed) {
         let name = channel.as_slice();
         let mut state = self.shared.state.lock();
         let Some(wish) = state.channels.get(name).map(|channel| channel.wish) else { return };
-        // A confirmation of an earlier question says nothing of a wish that was left since.
+        // A confirmation of an earlier request says nothing about a wish that came since: the channel may
+        // have been left in between.
         let asked = state.server(self.number).and_then(|server| server.asked.get_mut(name));
         match asked {
             Some((asked, reply)) if *asked == wish && *reply != SubscribeReply::Confirmed => {
@@ -360,41 +420,49 @@ impl ServerThread {
             }
             _ => return,
         }
+        // Equal and not at least: the waiters are woken once, by the server that makes it enough.
         if state.replies(name, wish, SubscribeReply::Confirmed).0
             != self.shared.publishers.required()
         {
             return;
         }
+
         let Some(known) = state.channels.get_mut(name) else { return };
         let was_listening = matches!(known.state, ChannelState::Confirmed);
+        // `|` and not `||`, because the flag must be cleared in both cases.
         let missed = was_listening | std::mem::take(&mut known.missed);
         known.state = ChannelState::Confirmed;
+
         let slots = known.waiters();
-        // Before anybody can see that it is heard, and release the lock.
+        // Still under the lock, before any thread can see the channel as confirmed. A thread that saw it
+        // and released the lock would have the message of its own release counted as another client's.
         slots.iter().for_each(|slot| slot.on_resubscribe());
+
         drop(state);
         self.shared.changed.notify_all();
         if missed {
-            // What was published since is made good by asking (rule 12).
+            // Messages may have been missed, so the waiters ask (rule 12).
             self.wake_later(channel, WakeReason::Missed, delayed);
         }
     }
 }
 
-/// Why those that wait at a channel ask again.
+/// Why the waiters of a channel ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeReason {
     Released,
-    /// What was published meanwhile was not heard.
+    /// Messages may have been missed.
     Missed,
 }
 
-/// The channels at which waiters are woken a little later, since all clients hear of a release at once.
+/// Wake-ups that are delayed a little, because all clients receive a release at once.
 #[derive(Debug, Default)]
 pub(super) struct Delayed(Vec<(Moment, Vec<u8>, WakeReason)>);
 
 impl Delayed {
     pub(super) fn add(&mut self, channel: Vec<u8>, reason: WakeReason, due: Moment) {
+        // The first wake-up stands and is not put off: a channel with many releases would otherwise wake
+        // nobody.
         let is_known =
             |(_, other, why): &(_, Vec<u8>, WakeReason)| *other == channel && *why == reason;
         if !self.0.iter().any(is_known) {
@@ -402,14 +470,14 @@ impl Delayed {
         }
     }
 
-    /// How long it is until the first of them.
+    /// How long until the first of them.
     pub(super) fn next(&self, now: Moment) -> Duration {
         let due = self.0.iter().map(|(due, ..)| *due).min().unwrap_or(Moment::FAR);
-        // A socket takes no time-out of zero.
+        // A socket does not accept a time-out of zero.
         due.since(now).max(Duration::from_millis(1))
     }
 
-    /// Takes out those that are due.
+    /// Removes and returns those that are due.
     pub(super) fn take(&mut self, now: Moment) -> Vec<(Vec<u8>, WakeReason)> {
         self.0.extract_if(.., |(due, ..)| *due <= now).map(|(_, name, why)| (name, why)).collect()
     }

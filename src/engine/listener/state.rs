@@ -1,4 +1,4 @@
-//! What callers and the threads that listen share: the servers, the channels, and which of them are heard.
+//! The state of the listener: the servers, the channels, and what is known about each.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use crate::base::time::Moment;
 use crate::protocol::wake_message::Publisher;
 use crate::wire::failure::Failure;
 
-/// Waits for releases that are published on a channel: a slot.
+/// A slot, as the listener sees it: it waits for releases that are published on a channel.
 pub(crate) trait ReleaseListener: Send + Sync {
     /// Whether anybody waits here.
     fn has_waiters(&self) -> bool;
 
-    /// Somebody released the lock, perhaps this process.
+    /// A client released the lock, perhaps this one.
     fn on_release(&self);
 
-    /// The client listens for releases anew.
+    /// The client has subscribed to releases again.
     fn on_resubscribe(&self);
 
     /// Makes the acquirer ask again at once.
@@ -24,18 +24,20 @@ pub(crate) trait ReleaseListener: Send + Sync {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// By which version of the publishers these are the servers; `None` before anybody waited.
+    /// The version of the publishers from which `servers` was made; `None` before anybody waited.
     pub(super) seen: Option<u64>,
     pub(super) servers: Vec<ServerState>,
-    /// How many servers there were so far.
+    /// How many servers there were so far. A server that comes back gets a new number, so that the thread
+    /// of its earlier time ends.
     pub(super) count: u64,
-    /// Why this user may not listen, if so, and how often that was tried again because somebody waits.
+    /// Why this user may not listen, if that is so; and how often a waiter asked to try again.
     pub(super) refused: Option<Failure>,
     pub(super) retries: u64,
     pub(super) channels: HashMap<Vec<u8>, Channel>,
-    /// Grows with every wish for a channel, and every one that ends.
+    /// Grows with every wish for a channel and with every wish that ends, so that a thread sees by one
+    /// number whether there is anything to do.
     pub(super) wishes: u64,
-    /// When the channels were last looked through for those that nobody waits at.
+    /// When the channels were last swept.
     pub(super) swept: Moment,
 }
 
@@ -44,15 +46,15 @@ pub(super) struct ServerState {
     pub(super) number: u64,
     pub(super) publisher: Arc<dyn Publisher>,
     pub(super) link: ServerLink,
-    /// Whether something may be said there before it is heard, of which no other tells.
+    /// Whether it may have published messages that this client missed and no other server repeats.
     pub(super) late: bool,
-    /// The channels it was asked for on this connection: by which wish, and its reply.
+    /// The channels that were requested on this connection: by which wish, and the reply.
     pub(super) asked: HashMap<Vec<u8>, (u64, SubscribeReply)>,
-    /// The versions of the wishes and of the publishers by which it was asked.
+    /// The versions of the wishes and of the publishers for which that was last done.
     pub(super) seen: Option<(u64, u64)>,
 }
 
-/// Whether the client's own channel is heard at a server.
+/// Whether a server delivers the client's own channel.
 pub(super) enum ServerLink {
     Connecting,
     Listening,
@@ -72,9 +74,10 @@ pub(super) struct Channel {
     /// The slots that wait there. Locks may share a channel: `orders` and `{orders}` do.
     pub(super) slots: Vec<Weak<dyn ReleaseListener>>,
     pub(super) state: ChannelState,
-    /// Tells the present wish for it from an earlier one.
+    /// Distinguishes this wish from earlier ones for the channel, so that a late reply to one of those
+    /// does not count.
     pub(super) wish: u64,
-    /// Whether it was heard before and has not been since.
+    /// Whether it was confirmed before and is not any more, so that messages may have been missed.
     pub(super) missed: bool,
 }
 
@@ -89,8 +92,8 @@ impl State {
         self.servers.iter_mut().find(|server| server.number == number)
     }
 
-    /// Wishes for a channel that a slot waits at, `anew` where it was refused before: the user may be allowed to
-    /// listen there by now.
+    /// Wishes for a channel at which a slot waits. With `anew` also one that was refused: the user may be
+    /// allowed to listen there by now.
     pub(super) fn wish<S>(&mut self, name: &[u8], slot: &Arc<S>, anew: bool) -> &ChannelState
     where
         S: ReleaseListener + 'static,
@@ -98,6 +101,8 @@ impl State {
         let State { channels, wishes, .. } = self;
         let channel = channels.entry(name.to_vec()).or_insert_with(Channel::new);
         let is_refused = matches!(channel.state, ChannelState::Refused(_));
+        // New, or wished for again after a sweep: a server may have confirmed it before, or be about to
+        // leave it. With a new number each must confirm again, whatever is under way.
         if channel.slots.is_empty() || anew && is_refused {
             *wishes += 1;
             (channel.state, channel.wish) = (ChannelState::Wished, *wishes);
@@ -109,8 +114,7 @@ impl State {
         &channel.state
     }
 
-    /// How many of the servers that have a channel gave a reply to the present wish for it, and how many
-    /// have it.
+    /// Of the servers that have a channel: how many gave this reply to the wish, and how many there are.
     pub(super) fn replies(&self, name: &[u8], wish: u64, reply: SubscribeReply) -> (usize, usize) {
         let able = || self.servers.iter().filter(|server| server.publisher.serves(name));
         let replied = able().filter(|server| server.asked.get(name) == Some(&(wish, reply)));
@@ -121,7 +125,7 @@ impl State {
         self.servers.iter().filter(|server| matches!(server.link, ServerLink::Listening)).count()
     }
 
-    /// No channel is heard any more.
+    /// The client does not listen any more: no channel is confirmed.
     pub(super) fn forget(&mut self) {
         for channel in self.channels.values_mut() {
             channel.missed |= matches!(channel.state, ChannelState::Confirmed);
@@ -135,7 +139,7 @@ impl Channel {
         Channel { slots: Vec::new(), state: ChannelState::Wished, wish: 0, missed: false }
     }
 
-    /// The slots that exist. The caller drops them when the state is unlocked, since it may hold the last
+    /// The slots that still exist. The caller drops them once the state is unlocked: it may have the last
     /// reference to one.
     pub(super) fn waiters(&self) -> Vec<Arc<dyn ReleaseListener>> {
         self.slots.iter().filter_map(Weak::upgrade).collect()

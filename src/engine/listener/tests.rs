@@ -1,4 +1,4 @@
-//! What messages and replies about channels mean to those who wish for them.
+//! Messages, and replies about channels.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::wire::retry::REFUSED;
 use crate::wire::subscription::{Event, Subscriber};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest that a test waits for what must come.
+/// How long a test waits for an event that must come.
 const LONG: Duration = Duration::from_secs(20);
 
-/// A connection on which nothing comes.
+/// A connection that delivers nothing.
 struct Nothing;
 
 impl Subscriber for Nothing {
@@ -42,7 +42,7 @@ impl Subscriber for Nothing {
     }
 }
 
-/// A listener that is live, whose only thread the test is, and two channels that are wished for.
+/// A live listener with two wishes. The test is its only thread.
 struct Stage {
     listener: WakeListener,
     server: ServerThread,
@@ -104,7 +104,7 @@ fn refused_channel_leaves_other_requests_pending() {
     server.refuse(Some(b"x".to_vec()), Failure::wrong_type()).unwrap();
     server.on_event(Event::Subscribed { channel: b"y".to_vec() }, 0, &mut Delayed::default());
     assert!(listener.is_subscribed(b"y"), "it was not refused");
-    // A pause does not ask again for what was refused.
+    // The wish of a pause does not repeat a refused request.
     listener.wish_for(b"x", slot, Moment::FAR);
     let state = listener.shared.state.lock();
     assert!(matches!(state.channels[b"x".as_slice()].state, ChannelState::Refused(_)));
@@ -152,12 +152,12 @@ fn messages_of_a_departed_server_still_count() {
     );
 }
 
-/// A server that refuses to be listened to. Its clock stands still.
+/// A server that refuses every subscription. Its clock stands still.
 struct Refusing {
     clock: Arc<ManualClock>,
     attempts: AtomicU64,
     tried: AtomicU64,
-    /// How many callers connect between the first refusals and the rests after them.
+    /// How many callers connect between a refusal and the rest after it.
     callers: AtomicU64,
 }
 
@@ -180,7 +180,7 @@ impl Publisher for Refusing {
     }
 }
 
-/// A server on whose connection nothing comes, and another one.
+/// A silent server, and one that refuses.
 struct Two(Arc<Refusing>);
 
 struct Silent;
@@ -205,7 +205,7 @@ impl Publishers for Two {
     }
 }
 
-/// Listens to a server that refuses, and to one that does not.
+/// A listener of a server that refuses and of one that does not.
 fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
     let refusing = Refusing {
         clock: Arc::new(ManualClock::new(false)),

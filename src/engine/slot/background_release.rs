@@ -59,7 +59,7 @@ impl Slot {
             end = end.max(lease.leased_until());
         }
         // A renewal that is under way may lengthen the lease after this look at its end. The worker sends
-        // the release on the same connection, after it has read that reply.
+        // the release in a later turn, after it has read that reply.
         let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
         let votes = protocol.may_still_own(&lease.terms.owner);
@@ -95,8 +95,8 @@ impl Slot {
         PendingRelease {
             target: Arc::clone(&self.target),
             owner: Arc::clone(&lease.terms.owner),
-            // At least from now on: a reply to a release that was sent earlier, by the thread, must not
-            // end the task.
+            // At least now. The worker gives up when the time to live has passed after this moment, and
+            // Redis may have renewed the lease until now.
             settled: lease.terms.settled.max(now),
             // How long the worker goes on trying. The lease may have been extended beyond its usual
             // length, and it ends in Redis later than here: by the allowance, and by the drift in the

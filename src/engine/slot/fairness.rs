@@ -89,8 +89,8 @@ impl Fairness {
 
     /// A release is about to be sent.
     pub(super) fn begin_release(&mut self) {
-        // Messages come in order, so what was received by now pays for the oldest that were due. The rest
-        // of them may still come, and must not be taken for another client's then.
+        // Messages come in order, so those that were received by now are the oldest of those due. The
+        // rest may still come, and must not be taken for another client's then.
         self.own_releases_due = self.own_releases_due.saturating_sub(self.releases_heard);
         self.releases_heard = 0;
         self.listens = false;
@@ -121,8 +121,8 @@ impl Fairness {
 
     /// The client has subscribed again: messages of earlier releases do not come any more.
     pub(super) fn on_resubscribe(&mut self) {
-        // Otherwise the lost ones would stay due for ever, and the next releases of others would pay for
-        // them.
+        // Otherwise the lost messages would stay due for ever, and the next releases of others would be
+        // taken for them.
         self.releases_heard = 0;
         self.own_releases_due = 0;
         self.listens = false;
@@ -147,7 +147,8 @@ impl Fairness {
         if taken || self.was_released_elsewhere() {
             self.unused_pauses = 0;
         }
-        // A listener is only charged for a pause that it could have used, and that would have shown it.
+        // A pause is only in vain if it went to its end, and if this client would have received the
+        // release of a listener that used it.
         if taken || self.was_released_elsewhere() || !counts {
             return;
         }

@@ -130,6 +130,7 @@ impl Slot {
         let mut step = self.begin_step();
         let entered =
             state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
+
         let waiter = match entered {
             EnterOutcome::Now(admission) => {
                 self.carry_out(state, &step);

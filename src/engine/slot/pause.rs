@@ -22,8 +22,8 @@ impl Slot {
         let mut state = self.state.lock();
         if !span.is_zero() {
             let until = self.context.now().after(span);
-            // Asked under the lock that a message needs to change the answer: a message that came since
-            // the last reply is seen here, and a later one finds this thread waiting.
+            // `is_quiet` and the wait share the slot's lock, which a message needs too: one that came
+            // before is seen here, and a later one finds this thread waiting.
             while state.is_quiet() && self.context.now() < until {
                 self.context.wait_until(until, &mut |left| {
                     self.pause.wait_for(&mut state, left);
@@ -60,6 +60,7 @@ impl Slot {
         if to_the_end || state.fairness.was_released_elsewhere() {
             state.fairness.until = Moment::PAST;
         }
+
         let listens = state.fairness.listens;
         // Lock order: the listener locks a slot while it has its own state locked, which `is_subscribed`
         // locks.

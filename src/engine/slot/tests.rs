@@ -1,4 +1,4 @@
-//! Which token the next hold of a lease has, and when it has one; an eviction that is told early.
+//! The tokens of the next holds of a lease, and evictions that are reported early.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::topology::memory::server::MemoryServer;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A clock on which each look takes as long as that.
+/// A clock on which each reading takes `look` nanoseconds.
 #[derive(Debug)]
 struct Ticking {
     nanos: AtomicU64,
@@ -30,8 +30,8 @@ impl Clock for Ticking {
     }
 }
 
-/// A lease that was granted just now with this token, while the server's clock showed so many
-/// microseconds, and the clock of its client.
+/// A lease that was granted just now with this token, at this time of the server in microseconds; with
+/// its clock and its slot.
 fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
@@ -89,7 +89,7 @@ fn a_clock_that_stands_still_is_not_waited_for() {
     assert!(next_tokens(0, 1_000, 1_000, 1).is_empty());
 }
 
-/// The grant is in a reply on its way, and the acquirer knows of it later.
+/// The reply with the grant is still on its way when the message comes.
 #[test]
 fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);

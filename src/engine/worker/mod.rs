@@ -1,25 +1,25 @@
 //! The thread that keeps leases alive: one per client, with its own connection.
 //!
-//! The work stands in a task queue with one entry for each slot that has a lease, however often the lease is
-//! taken again or passed on inside the process. A release takes the entry out. So the queue is bounded by the
-//! leases that live, the pending releases, and the losses that the user has yet to be told.
+//! The task queue has one entry for each slot with a lease, however often the lease is taken again or
+//! passed on inside the process. A release removes the entry. So the queue is bounded by the live leases,
+//! the pending releases, and the losses that were not reported yet.
 //!
-//! The channel holds one request at a time: to wake, because something is due before the worker would
-//! wake by itself. A caller that puts work in learns from the task queue whether that is so, and most of the
-//! time it is not: to wake a thread costs more than a lock.
+//! The channel holds at most one request to wake, for a task that is due before the worker would wake by
+//! itself. A caller that adds work learns from the task queue whether that is so. Usually it is not, and
+//! nobody is woken: to wake a thread costs more than a lock.
 //!
-//! Each turn, all that is due goes out as one pipeline. A lease whose end is much nearer than that of the
-//! others travels before them, in one of its own. A turn takes what is due when it begins, so that others
-//! cannot make it longer, and of what is given back only a part, so that renewals do not wait for it. Due
-//! times are rounded down to ticks of a fraction of the lease, so that what falls due about the same time
-//! travels together.
+//! In each turn everything that is due goes out as one pipeline. A lease whose end is much nearer than
+//! that of the others goes before them, in a pipeline of its own. A turn takes what is due when it
+//! begins, so that others cannot make it longer, and only some of the releases, so that renewals do not
+//! wait for them. Due times are rounded down to ticks of a fraction of the lease, so that tasks that are
+//! due about the same time travel together.
 //!
 //! Work takes these forms:
 //!
 //! | type | what it is |
 //! | --- | --- |
 //! | `ScheduledTask` | a task of the queue; with its due time it is a `TimedTask` |
-//! | `WorkerRequest` | a task that is due and goes to Redis, with the lease that its reply is about |
+//! | `WorkerRequest` | a task that is due and needs Redis, with the lease that its reply is about |
 //! | `LeaseRequest` | the request itself: the lock, the owner, and a `LeaseCommand` to renew or to release |
 
 mod report;
@@ -46,7 +46,7 @@ use runner::Runner;
 pub(crate) use scheduled_task::{PendingRelease, RenewableSlot};
 use task_queue::TaskQueue;
 
-/// The handle that callers have.
+/// A client's handle of its worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     task_queue: Arc<TaskQueue>,
@@ -54,12 +54,12 @@ pub(crate) struct Worker {
     clock: Arc<dyn Clock>,
     threads: Threads,
     started: AtomicBool,
-    /// Until its thread has started.
+    /// The thread's state, until the thread has started.
     runner: Arc<Mutex<Option<Runner>>>,
 }
 
 impl Worker {
-    /// Makes a worker, whose thread starts with the first work for it.
+    /// Makes a worker. Its thread starts with the first task.
     pub(crate) fn new(
         protocol: Arc<dyn Protocol>,
         clock: Arc<dyn Clock>,
@@ -69,6 +69,7 @@ impl Worker {
         let (wake_sender, wake_receiver) = bounded(1);
         let task_queue = Arc::new(TaskQueue::new());
         let threads = protocol.identity().threads();
+
         let runner = Runner {
             protocol,
             clock: Arc::clone(&clock),
@@ -84,36 +85,37 @@ impl Worker {
         Worker { task_queue, wake_sender, clock, threads, started: AtomicBool::new(false), runner }
     }
 
-    /// Makes the worker look at a slot by then. Returns whether [`wake`](Self::wake) is owed, which is
-    /// for when the caller has no lock.
+    /// Makes the worker check a slot by a moment. Returns whether the caller must call
+    /// [`wake`](Self::wake), once it has nothing locked.
     pub(crate) fn check_at<S: RenewableSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
         self.task_queue.check_at(slot, due)
     }
 
-    /// Spares the worker the look at a slot.
+    /// Removes the check of a slot.
     pub(crate) fn forget<S: RenewableSlot>(&self, slot: &S) {
         self.task_queue.forget(slot);
     }
 
-    /// Takes an owner's value out of Redis: again and again until Redis has answered to a request
-    /// sent after it settled, or it has surely expired.
+    /// Removes an owner's value from Redis. The worker repeats that until Redis has replied to a request
+    /// that was sent after the value settled, or until the value has surely expired.
     pub(crate) fn release_in_background(&self, task: PendingRelease) {
         self.wake_if(self.task_queue.release_in_background(self.clock.now(), Arc::new(task)));
     }
 
-    /// The same, but not before a moment, as its thread may still be at work; a shutdown does not wait
-    /// for that.
+    /// The same, but not before a moment, because a thread may still be at work. A shutdown does not wait
+    /// for that moment.
     pub(crate) fn release_later(&self, due: Moment, task: PendingRelease) {
         self.wake_if(self.task_queue.release_later(due, Arc::new(task)));
     }
 
-    /// Gives back at once what is owed, also what is owed from now on. What failed is still tried again
-    /// only after a pause.
+    /// Makes all pending releases due now, also those that are added later. Those that failed are still
+    /// repeated only after a pause.
     pub(crate) fn flush_releases(&self) {
         self.wake_if(self.task_queue.flush_releases(self.clock.now()));
     }
 
-    /// Waits until everything is given back, or the deadline. Returns the locks that are not.
+    /// Waits until all pending releases are done, or the deadline. Returns the locks that are not
+    /// released.
     pub(crate) fn wait_released(&self, deadline: Moment) -> Vec<Arc<Target>> {
         self.task_queue.wait_released(&*self.clock, deadline)
     }
@@ -123,19 +125,19 @@ impl Worker {
         self.wake_if(self.task_queue.notify(self.clock.now(), notifications));
     }
 
-    /// Whether it waits for a moment.
+    /// Whether it sleeps until a moment.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_waiting_for_time(&self) -> bool {
         self.task_queue.sleeps_until().is_some_and(|until| until != Moment::FAR)
     }
 
-    /// The moment for which it waits, which may be [`Moment::FAR`]; `None` while it is awake.
+    /// The moment until which it sleeps, which may be [`Moment::FAR`]; `None` while it is awake.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn next_due(&self) -> Option<Moment> {
         self.task_queue.next()
     }
 
-    /// Whether everything is done that is due.
+    /// Whether everything that is due is done.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_at_rest(&self) -> bool {
         let sleeps = self.task_queue.next().is_some_and(|next| next > self.clock.now());
@@ -148,24 +150,27 @@ impl Worker {
         self.task_queue.len()
     }
 
-    /// Does what is owed where work was put on the task queue.
+    /// Wakes the worker if that is necessary.
     pub(crate) fn wake_if(&self, unreleased: bool) {
         if unreleased {
             self.wake();
         }
     }
 
-    /// Wakes the worker, whose thread starts if it has not yet.
+    /// Wakes the worker, and starts its thread if that is not running.
     pub(crate) fn wake(&self) {
         if !self.started.load(Ordering::Acquire) {
             self.start();
         }
-        // Where there is a request already, the worker has yet to see it.
+        // If the channel is full the worker has yet to see the request in it, and will look at all tasks
+        // then.
         let _ = self.wake_sender.try_send(());
     }
 
-    /// Starts the thread; if that cannot be, the next work tries again.
+    /// Starts the thread. If that fails, the next task tries again.
     fn start(&self) {
+        // Held until `started` is set: two callers must not start two threads, and the new thread waits
+        // for the runner in its first line.
         let runner = self.runner.lock();
         if self.started.load(Ordering::Acquire) {
             return;
@@ -177,8 +182,10 @@ impl Worker {
                 runner.run();
             }
         };
+
         let outcome = sync::spawn(&self.threads.name(Role::Worker), body);
         self.started.store(outcome.is_ok(), Ordering::Release);
+        // Before the line is logged: a logger is code of the user, and may use this client.
         drop(runner);
         if let Err(error) = outcome {
             log!(error, "no thread for renewals could be started, leases run out: {error}");

@@ -1,10 +1,10 @@
-//! What a turn of the worker writes to the log.
+//! The log lines of a turn of the worker.
 //!
 //! In an outage all leases of a client fail together, and again at each retry. A line for each of them
-//! would be thousands a second, written by the thread that must renew. So a turn writes one warning, and
-//! the rest only at the level `debug`.
+//! would be thousands a second, written by the thread that must renew. So a turn writes one warning for
+//! all renewals that failed and one for each cause of losses, and the rest only at the level `debug`.
 //!
-//! It writes at its end, when all is settled: a logger is code of the user, and may be slow, or panic.
+//! It writes at its end, when everything is done: a logger is code of the user, and may be slow or panic.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::wire::failure::Failure;
 /// The renewals that failed in a turn, and the leases that it found lost.
 #[derive(Default)]
 pub(super) struct Report {
-    /// Each with the moment at which it is tried again.
+    /// Each with the moment of its retry.
     failed: Vec<(Failed, Moment)>,
-    /// The renewals that failed of leases that are over, or are being released: no harm is done.
+    /// Renewals that failed and are not needed: their leases are over, or are being released.
     over: Vec<Failed>,
     lost: Vec<Loss>,
 }
@@ -34,7 +34,7 @@ struct Failed {
 }
 
 impl Report {
-    /// A renewal failed, and is tried again then; `None` where the lease needs it no longer.
+    /// A renewal failed. It is repeated at `again`; `None` if the lease does not need it any more.
     pub(super) fn failed(&mut self, lease: &HeldLease, failure: Failure, again: Option<Moment>) {
         let failed = Failed { target: Arc::clone(&lease.terms.target), failure };
         match again {
@@ -53,7 +53,7 @@ impl Report {
         let Report { failed, over, lost } = self;
         if let Some((first, again)) = failed.first() {
             let again = failed.iter().map(|(_, again)| *again).min().unwrap_or(*again);
-            // A part of a millisecond tells nobody anything.
+            // Whole milliseconds: the rest would only be noise in the line.
             let millis = u64::try_from(again.since(now).as_millis()).unwrap_or(u64::MAX);
             let again = Span(Duration::from_millis(millis));
             match failed.len() {
@@ -61,7 +61,9 @@ impl Report {
                 count => log!(warn, "{count} locks: {first}; first retry in {again}"),
             }
         }
-        // Few causes are there, and each has a remedy of its own.
+
+        // One line for each cause, because each has a remedy of its own. There are few causes, so a list
+        // does.
         let mut rest: &[Loss] = &lost;
         let mut logged = Vec::new();
         while let Some((first, others)) = rest.split_first() {
@@ -75,10 +77,11 @@ impl Report {
                 count => log!(warn, "{count} locks: {first}"),
             }
         }
+        // A single one was named in the warning.
         if failed.len() > 1 {
             failed.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         }
-        over.iter().for_each(|failed| log!(debug, "{failed}; its lease needs it no longer"));
+        over.iter().for_each(|failed| log!(debug, "{failed}; its lease is over or being released"));
         if lost.len() > logged.len() {
             lost.iter().for_each(|loss| log!(debug, "{loss}"));
         }

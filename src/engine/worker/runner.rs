@@ -1,4 +1,4 @@
-//! The worker's thread: what it does in a turn, and for how long it sleeps.
+//! The worker's thread: its turns, and its sleep between them.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::reply::OwnershipReply;
 use crate::wire::failure::Failure;
 
-/// A renewal waits for its answer for this share of the validity that is left, and can then be tried
-/// again: of 300 ms that leaves three tries, even where none is answered.
+/// A renewal waits for its reply for the rest of the validity divided by this, and can then be repeated.
+/// With 300 ms left there are three tries, even if none has a reply.
 const RENEWAL_TRIES: u32 = 2;
-/// What may take up to this many times as long travels together.
+/// Renewals whose time-outs differ by no more than this factor travel together.
 const MAX_TIMEOUT_RATIO: u32 = 4;
 
-/// What is named where one piece of work panics.
+/// How the log names the worker after a panic in one task.
 const PART: &str = "the renewal worker, which goes on with other locks,";
 
 /// The worker's thread.
@@ -39,16 +39,19 @@ pub(super) struct Runner {
     pub(super) threads: Threads,
     pub(super) wake_receiver: Receiver<()>,
     pub(super) task_queue: Arc<TaskQueue>,
-    /// What is being done, put back on the task queue if that panics.
+    /// The tasks of this turn, which go back into the task queue if the turn panics.
     pub(super) in_progress: Vec<ScheduledTask>,
-    /// What is yet to be written to the log. A turn that panics leaves it to the next.
+    /// The lines that are still to be logged. A turn that panics leaves them to the next.
     pub(super) report: Report,
 }
 
 impl Runner {
     pub(super) fn run(&mut self) {
+        // The queue begins as asleep for ever, so that the first task starts this thread.
         self.task_queue.wake();
         loop {
+            // A panic here would end the renewals of all locks of the client. The tasks of the turn are
+            // repeated, and the repetition is guarded too, since it locks slots and tells the time.
             match catch_panic("the renewal worker, which goes on,", || self.run_due()) {
                 Some(true) => {}
                 Some(false) => return,
@@ -57,19 +60,22 @@ impl Runner {
         }
     }
 
-    /// Puts what was being done back on the task queue.
+    /// Puts the tasks of this turn back into the task queue.
     pub(super) fn put_back(&mut self) {
+        // Not at once: a task that panics each time must not keep the thread busy.
         let due = self.clock.now().after(SHORTEST_RETRY);
         let tasks = std::mem::take(&mut self.in_progress);
         self.put(tasks.into_iter().map(|task| TimedTask { due, task }));
     }
 
-    /// Puts on the task queue what is to be done later.
+    /// Puts tasks into the task queue.
     fn put(&self, entries: impl IntoIterator<Item = TimedTask>) {
-        // The worker itself is awake.
+        // Whether to wake the worker is not asked: this is the worker, and it is awake.
         for TimedTask { due, task } in entries {
             match task {
                 ScheduledTask::Check(slot) => {
+                    // By the slot, which compares with what it knows of its entry, and drops the check if
+                    // its lease is gone by now.
                     if let Some(slot) = slot.upgrade() {
                         slot.check_again(due);
                     }
@@ -84,11 +90,14 @@ impl Runner {
         }
     }
 
-    /// Does what is due and sleeps until more is. Answers whether to go on.
+    /// Does what is due, and sleeps until the next task. Returns whether to go on.
     pub(super) fn run_due(&mut self) -> bool {
         let now = self.clock.now();
+        // One reading of the clock for the whole turn: a task that becomes due while the turn runs waits
+        // for the next, or a busy client could keep this one from ever ending.
         self.task_queue.take(now, &mut self.in_progress);
         self.carry_out(now);
+        // Only now, so that a panic on the way finds everything that may not have been done.
         self.in_progress.clear();
         std::mem::take(&mut self.report).log(self.clock.now());
         self.sleep()
@@ -96,6 +105,8 @@ impl Runner {
 
     fn sleep(&mut self) -> bool {
         let next = self.task_queue.sleep();
+        // Nothing is due at any time: without this case the clock would wake the thread each second, for
+        // a suspend that matters to no task.
         let heard = if next == Moment::FAR {
             self.wake_receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
@@ -103,13 +114,16 @@ impl Runner {
             self.clock.wait_until(next, &mut |left| heard = self.wake_receiver.recv_timeout(left));
             heard
         };
+
         self.task_queue.wake();
         if heard != Err(RecvTimeoutError::Disconnected) {
             return true;
         }
-        // The client is gone. Slots keep it alive, so only what was left to us remains.
+        // The client is gone: the last sender of the channel went with it. Slots keep the client alive,
+        // so no lease is left, only releases and notifications. They are done before the thread ends.
         match self.task_queue.close() {
             Moment::FAR => false,
+            // Nobody can wake this thread any more.
             next => {
                 self.clock.wait_until(next, &mut sync::sleep);
                 true
@@ -123,7 +137,7 @@ impl Runner {
             match task {
                 ScheduledTask::Check(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
-                    // One that panics keeps no other lease from being renewed.
+                    // Each by itself, so that a panic keeps no other lease from being renewed.
                     let checked = catch_panic(PART, || {
                         for lease in Arc::clone(&slot).leases_to_check(now) {
                             requests.extend(check(&slot, &lease, now, &mut self.report));
@@ -134,29 +148,35 @@ impl Runner {
                         again.push(TimedTask { due: now.after(LONGEST_RETRY), task });
                     }
                 }
-                // A place in the queue may outlive a short lease.
+                // The value may be in Redis until then. A place in the queue outlives a short lease.
                 ScheduledTask::Release(task)
                     if now < task.settled.after(task.ttl.max(DEAD_AFTER)) =>
                 {
                     requests.push(WorkerRequest::Release(Arc::clone(task)));
                 }
-                // It has expired by itself.
+                // It has expired by itself, and no request for it is left.
                 ScheduledTask::Release(task) => self.task_queue.release_done(task),
                 ScheduledTask::Notify(notification) => notifications.push(notification.clone()),
             }
         }
-        // Told once, whatever happens next.
+        // Taken off the list before they are passed on: a panic below would otherwise repeat callbacks
+        // that have run.
         self.in_progress.retain(|task| !matches!(task, ScheduledTask::Notify(_)));
+
         self.put(again);
         self.put(self.call_back(notifications, now));
+        // The callbacks were started before this, which may take as long as a silent server.
         if !requests.is_empty() {
             let reply = self.ask(&requests, now);
+            // Read again: the exchange may have taken longer than a lease has left, and a loss must be
+            // noticed.
             let now = self.clock.now();
             for (request, reply) in requests.into_iter().zip(reply) {
                 let (pending_release, task) = (request.pending_release(), request.task());
                 let report = &mut self.report;
                 let next =
                     catch_panic(PART, || request.handle_reply(reply, now, &*self.protocol, report))
+                        // The reply is lost with the panic, so the task is repeated.
                         .unwrap_or_else(|| Some(TimedTask { due: now.after(LONGEST_RETRY), task }));
                 if let Some(task) = pending_release
                     && next.is_none()
@@ -168,39 +188,47 @@ impl Runner {
         }
     }
 
-    /// Runs all requests, the most urgent first. Those that may take about as long travel together as one
+    /// Sends all requests, the most urgent first. Those with similar time-outs travel together as one
     /// pipeline, so that a lease with little time left does not cut the time of all others.
     ///
-    /// No pipeline goes on beyond the end of a lease that was asked for in vain before: when Redis is
+    /// After a renewal that failed no pipeline goes on beyond the end of its lease: while Redis is
     /// silent, that end must not be noticed late.
     fn ask(&self, requests: &[WorkerRequest], now: Moment) -> Vec<Result<OwnershipReply, Failure>> {
         let mut now = now;
         let ends: Vec<Moment> = requests.iter().map(|request| request.end(now)).collect();
         let mut order: Vec<usize> = (0..requests.len()).collect();
+        // Releases and counts come last: they end at `Moment::FAR`.
         order.sort_by_key(|&number| ends[number]);
         let mut reply: Vec<Option<Result<OwnershipReply, Failure>>> =
             requests.iter().map(|_| None).collect();
+
         let mut missed = Moment::FAR;
         let mut rest = order.as_slice();
         while let Some(&first) = rest.first() {
             let timeout = |number: usize| self.renewal_timeout(ends[number], now);
             let most = timeout(first);
             let alike = rest.partition_point(|&number| timeout(number) <= most * MAX_TIMEOUT_RATIO);
+
             let (group, others) = rest.split_at(alike);
             let lease_requests: Vec<LeaseRequest<'_>> =
                 group.iter().map(|&number| requests[number].request()).collect();
+            // Bounded by the first lease of the group, which has the least time. A group after a failure
+            // gets a short time at least, or it would not be sent at all.
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
+
             for (&number, outcome) in group.iter().zip(self.protocol.run(&lease_requests, deadline))
             {
                 if outcome.is_err() {
                     missed = missed.min(ends[number]);
                 }
-                // A refusal does not tell when it was asked for, but that was not before now.
+                // A refusal has no time of sending. It was sent now or later, and the earlier moment is
+                // the safe one.
                 let refused = |failure| {
                     Ok(OwnershipReply { ownership: taken_by_wrong_type(failure)?, sent: now })
                 };
                 reply[number] = Some(outcome.or_else(refused));
             }
+
             rest = others;
             if !rest.is_empty() {
                 now = self.clock.now();
@@ -209,12 +237,14 @@ impl Runner {
         reply.into_iter().map(|reply| reply.unwrap_or_else(|| Err(Failure::silent()))).collect()
     }
 
-    /// How long the renewal of a lease that ends then waits for its answer.
+    /// How long the renewal of a lease with this end waits for its reply.
     fn renewal_timeout(&self, end: Moment, now: Moment) -> Duration {
+        // A part of what is left, and not the whole time-out of a reply: one lost reply must not cost the
+        // lease.
         (end.since(now) / RENEWAL_TRIES).max(SHORTEST_RETRY).min(self.exchange)
     }
 
-    /// Tells the user. Answers what could not be told yet.
+    /// Passes notifications to the user's callbacks. Returns those that could not be passed on.
     fn call_back(&self, mut notifications: Vec<Notification>, now: Moment) -> Vec<TimedTask> {
         notifications.retain(|notifications| self.callbacks.wants(notifications));
         if notifications.is_empty() {
@@ -222,6 +252,7 @@ impl Runner {
         }
         let notifications: Arc<[Notification]> = notifications.into();
         let thread = self.threads.name(Role::Callback);
+
         let Err(error) = self.callbacks.call(&thread, Arc::clone(&notifications)) else {
             return Vec::new();
         };
@@ -237,7 +268,7 @@ impl Runner {
     }
 }
 
-/// Looks at a lease that a thread has. Returns what is to go to Redis for it.
+/// Checks a lease that a thread holds. Returns the request that it needs.
 fn check(
     slot: &Arc<dyn RenewableSlot>,
     lease: &Arc<HeldLease>,
@@ -249,16 +280,18 @@ fn check(
         report.lost(loss);
         return None;
     }
+
     let renews = lease.renew_at() <= now;
     let asks = renews || lease.hold_count.is_unshown() || lease.is_doubted();
-    // Taken before its phase is looked at, so that a release that comes in between does not pass on a
-    // lease that is about to be renewed.
+    // Counted before the phase is looked at. The other way round, a release could come in between, find
+    // nothing under way, and pass on a lease whose renewal is sent a moment later (rule 17).
     let command = asks.then(|| lease.command());
     if !lease.is_live() {
         return None;
     }
+
     if renews {
-        // What comes of it says when to look again.
+        // The reply decides when the next check is due.
         return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));
     }
     Arc::clone(slot).check_again(lease.next_check());

@@ -1,4 +1,4 @@
-//! What the worker is to do, and for whom.
+//! The tasks of the worker.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use crate::engine::callback::Notification;
 use crate::engine::lease::HeldLease;
 use crate::protocol::target::Target;
 
-/// Has a lease now and then, and wants the worker to look at it: a slot.
+/// A slot, as the worker sees it: it has leases that the worker must check.
 pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
-    /// Returns the leases that threads have, live or not; another look is owed then. A linger whose time is
-    /// over is ended.
+    /// Returns the leases that threads hold, live or not, and ends lingers whose time is over. The worker
+    /// then asks for another check.
     fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>>;
 
-    /// Asks for another look then, if there still is a lease.
+    /// Schedules another check, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);
 
-    /// Its lease was found lost, which the worker logs.
+    /// Its lease was found lost. The worker logs that.
     fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss);
 }
 
 /// Work for the worker.
 #[derive(Debug)]
 pub(super) enum ScheduledTask {
-    /// Look what the slot needs: a renewal, its hold count shown, the end of a lease or a linger.
+    /// Check what a slot needs: a renewal, a hold count to show, the end of a lease or of a linger.
     Check(Weak<dyn RenewableSlot>),
-    /// Give it back for a thread that could not or need not do so itself.
+    /// Remove an owner's value for a thread that could not do so, or need not.
     Release(Arc<PendingRelease>),
     /// Call the user back.
     Notify(Notification),
 }
 
-/// Work and when it is due.
+/// A task with its due time.
 #[derive(Debug)]
 pub(super) struct TimedTask {
     pub(super) due: Moment,
@@ -46,21 +46,23 @@ pub(super) struct TimedTask {
 pub(crate) struct PendingRelease {
     pub(crate) target: Arc<Target>,
     pub(crate) owner: Arc<[u8]>,
-    /// Requests for it may run until then, so that an answer to an earlier one is not the last
-    /// word (rule 6).
+    /// After this moment no unanswered request for it can run any more. Only the reply to a release that
+    /// was sent later is final (rule 6).
     pub(crate) settled: Moment,
-    /// How long it lives after the last request for it.
+    /// How long it may live in Redis after the last request for it.
     pub(crate) ttl: Duration,
-    /// The last token used, where that is not the one minted.
+    /// The last token used, if that is not the one that Redis minted.
     pub(crate) last_token: Option<u64>,
 }
 
 impl PendingRelease {
-    /// This and another one of the same owner.
+    /// This one merged with another one of the same owner.
     pub(super) fn and(&self, other: &PendingRelease) -> PendingRelease {
         PendingRelease {
             target: Arc::clone(&self.target),
             owner: Arc::clone(&self.owner),
+            // The later and the longer of both: either caller may know of a request that the other does
+            // not.
             settled: self.settled.max(other.settled),
             ttl: self.ttl.max(other.ttl),
             last_token: self.last_token.max(other.last_token),

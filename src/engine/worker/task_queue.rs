@@ -1,14 +1,14 @@
-//! What the worker is to do, shared with those who want it done.
+//! The tasks of the worker, shared with the callers that add them.
 //!
 //! | part | one entry for each | leaves when |
 //! | --- | --- | --- |
-//! | checks | slot with a lease, held or lingering | the lease is given back or lost, or the worker takes it |
-//! | releases | owner's value that is to be taken out of Redis | the worker takes it |
+//! | checks | slot with a lease, held or lingering | the lease is released or lost, or the worker takes it |
+//! | releases | owner's value that must be removed from Redis | the worker takes it |
 //! | notifications | loss; request to let go, up to a limit | the worker takes it |
 //!
-//! The lock is a leaf: a thread that has it takes no other, and drops nothing that is the user's. A slot
-//! puts its entry in and takes it out while the slot itself is locked, so the entry is there exactly
-//! while the slot has a lease.
+//! The lock is a leaf: a thread that has it takes no other, and drops nothing that belongs to the user. A
+//! slot adds and removes its entry while the slot itself is locked, so there is an entry exactly while
+//! the slot has a lease.
 
 use std::collections::HashMap;
 use std::iter;
@@ -20,33 +20,35 @@ use crate::engine::worker::scheduled_task::{PendingRelease, RenewableSlot, Sched
 use crate::engine::worker::timers::Timers;
 use crate::protocol::target::Target;
 
-/// The most leases that are given back in one turn: renewals wait for no more of them.
+/// The most releases in one turn: renewals do not wait for more of them.
 pub(super) const MAX_RELEASES_PER_RUN: usize = 256;
-/// The most requests to let go that wait to be told. Others send them, as many as they like.
+/// The most release requests of others that wait for the user's callback. Others may send any number.
 pub(super) const MAX_RELEASE_REQUESTS: usize = 1024;
 
-/// What the worker is to do, and until when it sleeps.
+/// The tasks of the worker, and until when it sleeps.
 #[derive(Debug)]
 pub(super) struct TaskQueue {
     state: Mutex<State>,
-    /// Something is owed no longer.
+    /// A pending release is done.
     released: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// By the address of the slot, which the weak reference keeps from being used again.
+    /// By the address of the slot. The weak reference keeps its memory, so no other slot gets the
+    /// address.
     checks: Timers<usize, Weak<dyn RenewableSlot>>,
     releases: Timers<Arc<[u8]>, Arc<PendingRelease>>,
     notifications: Timers<u64, Notification>,
     /// The number of the last notification.
     last_notification: u64,
-    /// The owners' values that are still to be taken out of Redis, and their locks.
+    /// The owners' values that are still to be removed from Redis, and their locks. A value stays here
+    /// while the worker is at work on it.
     unreleased: HashMap<Arc<[u8]>, Arc<Target>>,
-    /// Nothing that is owed waits beyond this for the thread that had it; [`Moment::FAR`] before a
-    /// shutdown.
+    /// No pending release waits beyond this for a thread that may still be at work; [`Moment::FAR`]
+    /// before a shutdown.
     flush_at: Moment,
-    /// When the worker wakes by itself; `None` while it is awake.
+    /// When the worker wakes by itself; `None` while it is awake, and will look here before it sleeps.
     sleeps_until: Option<Moment>,
 }
 
@@ -57,6 +59,8 @@ impl State {
 
     fn release_in_background(&mut self, due: Moment, task: Arc<PendingRelease>) -> bool {
         let (mut due, mut task) = (due, task);
+        // One entry for each value: a release that one caller wants early and another wants repeated
+        // until late is done early and repeated until late.
         if let Some((before, other)) = self.releases.remove(&task.owner) {
             (due, task) = (due.min(before), Arc::new(task.and(&other)));
         }
@@ -65,7 +69,7 @@ impl State {
         self.sleeps_past(due)
     }
 
-    /// Whether the worker sleeps past a moment.
+    /// Whether the worker sleeps beyond a moment, so that the caller must wake it.
     fn sleeps_past(&self, due: Moment) -> bool {
         self.sleeps_until.is_some_and(|until| due < until)
     }
@@ -85,39 +89,41 @@ impl TaskQueue {
         TaskQueue { state: Mutex::new(state), released: Condvar::new() }
     }
 
-    /// Wants a slot looked at then, or when it was wanted before if that is earlier. Returns whether
-    /// the worker must be woken for it.
+    /// Adds the check of a slot, or keeps the one that it has if that is earlier. Returns whether the
+    /// caller must wake the worker.
     pub(super) fn check_at<S: RenewableSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
         let mut state = self.state.lock();
         let place = Arc::as_ptr(slot) as usize;
-        // Most have no entry yet, and those that have want an earlier one.
+        // A slot asks for earlier moments only, but for one case: after a check that a panic cut short it
+        // may have an entry that it does not know of, and that is the earlier one.
         let due = state.checks.due(&place).map_or(due, |before| due.min(before));
         let slot: Weak<dyn RenewableSlot> = Arc::<S>::downgrade(slot);
         state.checks.put(place, due, slot);
         state.sleeps_past(due)
     }
 
-    /// Wants a slot no longer looked at.
+    /// Removes the check of a slot.
     pub(super) fn forget<S: RenewableSlot>(&self, slot: &S) {
         let forgotten = self.state.lock().checks.remove(&(std::ptr::from_ref(slot) as usize));
+        // After the lock: it may be the last weak reference, and frees the memory of the slot.
         drop(forgotten);
     }
 
-    /// Owes it that an owner's value is taken out of Redis. Returns whether the worker must be woken
-    /// for it.
+    /// Adds a pending release. Returns whether the caller must wake the worker.
     pub(super) fn release_in_background(&self, due: Moment, task: Arc<PendingRelease>) -> bool {
         self.state.lock().release_in_background(due, task)
     }
 
-    /// The same for what a thread may still be at work with, which waits until then, but for no shutdown.
+    /// The same for a lock under which a thread may still be at work: it waits until `due`, unless there
+    /// is a shutdown.
     pub(super) fn release_later(&self, due: Moment, task: Arc<PendingRelease>) -> bool {
         let mut state = self.state.lock();
         let due = due.min(state.flush_at);
         state.release_in_background(due, task)
     }
 
-    /// Makes all that is owed due, now and from now on: the client is shut down, which takes away what
-    /// threads are at work with. Returns whether the worker must be woken for it.
+    /// Makes all pending releases due, now and from now on: the client is shut down, and takes the locks
+    /// of threads that are at work. Returns whether the caller must wake the worker.
     pub(super) fn flush_releases(&self, now: Moment) -> bool {
         let mut state = self.state.lock();
         state.flush_at = now;
@@ -125,9 +131,11 @@ impl TaskQueue {
         state.sleeps_past(state.releases.next())
     }
 
-    /// An owner's value is not in Redis any more, unless it was to be taken out once more meanwhile.
+    /// An owner's value is not in Redis any more, unless another release of it was added meanwhile.
     pub(super) fn release_done(&self, task: &PendingRelease) {
         let mut state = self.state.lock();
+        // Another release of the value may have been added while this one was under way, for a request
+        // that this one did not outlive. A shutdown must wait for that one too.
         if !state.releases.contains(&task.owner) {
             state.unreleased.remove(&task.owner);
             drop(state);
@@ -135,7 +143,8 @@ impl TaskQueue {
         }
     }
 
-    /// Waits until everything is given back, or the deadline. Returns the locks that are not.
+    /// Waits until all pending releases are done, or the deadline. Returns the locks that are not
+    /// released.
     pub(super) fn wait_released(&self, clock: &dyn Clock, deadline: Moment) -> Vec<Arc<Target>> {
         let mut state = self.state.lock();
         loop {
@@ -148,12 +157,13 @@ impl TaskQueue {
         }
     }
 
-    /// Calls the user back then. Returns whether the worker must be woken for it.
+    /// Adds a notification. Returns whether the caller must wake the worker.
     pub(super) fn notify(&self, due: Moment, notifications: Notification) -> bool {
         let mut state = self.state.lock();
         let waiting = state.notifications.len();
         if waiting >= MAX_RELEASE_REQUESTS && matches!(notifications, Notification::Requested(_)) {
-            // The user is about to hear of as many, and a process that still wants the lock asks again.
+            // Only these have a limit, since anybody may send them. The user is about to get as many, and
+            // a process that still wants the lock asks again. A loss is never dropped.
             return false;
         }
         state.last_notification += 1;
@@ -162,11 +172,13 @@ impl TaskQueue {
         state.sleeps_past(due)
     }
 
-    /// Takes out what is due, as far as it belongs into one turn: all slots, as each of them is
-    /// there once, but only some of what is given back.
+    /// Takes the tasks of one turn: all checks and notifications that are due, and some of the releases.
     ///
-    /// What falls due meanwhile belongs to the next turn, or a turn might never end.
+    /// A task that becomes due meanwhile belongs to the next turn, or a turn might never end.
     pub(super) fn take(&self, now: Moment, in_progress: &mut Vec<ScheduledTask>) {
+        // Each slot has one entry, so the checks are bounded by the live leases, and all of them are
+        // taken: a renewal that is left out might come too late. Releases may come in any number, and can
+        // wait.
         let State { checks, releases, notifications, .. } = &mut *self.state.lock();
         in_progress.extend(iter::from_fn(|| checks.pop(now)).map(ScheduledTask::Check));
         in_progress.extend(
@@ -177,21 +189,24 @@ impl TaskQueue {
         in_progress.extend(iter::from_fn(|| notifications.pop(now)).map(ScheduledTask::Notify));
     }
 
-    /// The worker is about to sleep: a caller that wants something earlier than it wakes by itself must
-    /// wake it. Returns until when it sleeps.
+    /// The worker is about to sleep. From now on a caller with an earlier task must wake it. Returns
+    /// until when it sleeps.
     pub(super) fn sleep(&self) -> Moment {
         let mut state = self.state.lock();
+        // Looked up and noted under one lock. A task that a caller adds before is in `next`; one that it
+        // adds after is compared with `sleeps_until`, and the request to wake stays in the channel until
+        // the worker waits there.
         let next = state.next();
         state.sleeps_until = Some(next);
         next
     }
 
-    /// The worker is awake, and looks here before it sleeps again.
+    /// The worker is awake, and looks here before it sleeps again. Until then nobody needs to wake it.
     pub(super) fn wake(&self) {
         self.state.lock().sleeps_until = None;
     }
 
-    /// No slot is left. Returns when the first of what remains is due.
+    /// The client is gone, and with it its slots. Returns when the first remaining task is due.
     pub(super) fn close(&self) -> Moment {
         let mut state = self.state.lock();
         state.checks.clear();
@@ -204,7 +219,7 @@ impl TaskQueue {
         self.state.lock().sleeps_until
     }
 
-    /// When the worker does something next, which may be [`Moment::FAR`]; `None` while it is awake.
+    /// When the worker has its next task, which may be [`Moment::FAR`]; `None` while it is awake.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn next(&self) -> Option<Moment> {
         let state = self.state.lock();

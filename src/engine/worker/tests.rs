@@ -1,4 +1,4 @@
-//! What stands on the task queue, and what a turn takes from it.
+//! The task queue, the turns of the worker, and their log lines.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn pending_release_is_listed_once_until_done() {
     let mut in_progress = Vec::new();
     task_queue.take(first, &mut in_progress);
     assert_eq!((in_progress.len(), task_queue.len().1), (1, 0));
-    // While that is under way, it is to be given back once more.
+    // Another release of the same value is added while the first is under way.
     task_queue.release_in_background(later, task(1));
     task_queue.release_done(&task(1));
     assert_eq!(task_queue.wait_released(&clock, Moment::PAST).len(), 1);
@@ -101,7 +101,7 @@ fn a_shutdown_waits_for_no_thread_that_is_at_work() {
     task_queue.sleep();
     assert!(task_queue.flush_releases(now), "the worker sleeps on");
     task_queue.release_later(later, task(2));
-    // What failed is tried again after a pause.
+    // A release that failed keeps its pause.
     task_queue.release_in_background(later, task(3));
     let mut in_progress = Vec::new();
     task_queue.take(now, &mut in_progress);
@@ -117,7 +117,7 @@ fn release_requests_in_the_queue_are_bounded() {
     assert_eq!(task_queue.len().2, MAX_RELEASE_REQUESTS);
 }
 
-/// A clock that others are as fast as: whenever the worker looks at it, something new is due.
+/// A clock that adds a task whenever the worker reads it.
 #[derive(Debug)]
 struct Busy {
     checks: AtomicU64,
@@ -157,7 +157,7 @@ fn a_turn_ends_although_more_falls_due_meanwhile() {
     );
     let mut runner = worker.runner.lock().take().unwrap();
     worker.started.store(true, Ordering::Release);
-    // What is due one day keeps it from sleeping without end.
+    // A task that is due some day, so that the worker does not sleep without end.
     worker.task_queue.notify(Moment::FAR.before(HOUR), Notification::Requested(b"x".to_vec()));
     _ = clock.task_queue.get_or_init(|| Arc::downgrade(&worker.task_queue));
     for turn in 1..=10 {
@@ -165,7 +165,7 @@ fn a_turn_ends_although_more_falls_due_meanwhile() {
     }
 }
 
-/// Counts the looks, and panics at each if it is to.
+/// A slot that counts its checks, and may panic at each.
 #[derive(Debug)]
 struct Looked {
     panics: bool,
@@ -241,11 +241,11 @@ fn check_cut_short_by_a_panic_is_repeated() {
 }
 
 thread_local! {
-    /// What this thread has written to the log.
+    /// The lines that this thread has logged.
     static LINES: RefCell<Vec<(log::Level, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what each thread writes.
+/// A logger that keeps the lines of each thread.
 struct Keeping;
 
 impl log::Log for Keeping {
@@ -261,7 +261,7 @@ impl log::Log for Keeping {
     fn flush(&self) {}
 }
 
-/// What a thread writes to the log in one turn of the worker: its warnings, and how many other lines.
+/// The log lines of one turn of the worker: its warnings, and how many other lines there are.
 fn written(runner: &mut Runner) -> (Vec<String>, usize) {
     let _ = log::set_logger(&Keeping);
     log::set_max_level(log::LevelFilter::Debug);
@@ -276,7 +276,7 @@ fn written(runner: &mut Runner) -> (Vec<String>, usize) {
     (warnings, others)
 }
 
-/// An outage, and then the end of all leases.
+/// An outage lasts until all leases are over.
 #[test]
 fn thousand_failures_in_a_turn_log_one_warning() {
     const LOCKS: u32 = 1_000;
@@ -311,13 +311,13 @@ fn thousand_failures_in_a_turn_log_one_warning() {
             let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
             slot.enter(&options, WaitLimit::TryOnce);
             slot.granted(&lease, 0);
-            // They were not all taken at once.
+            // Not all of them are acquired at the same moment.
             clock.put_forward(sent.after(Duration::from_micros(100)));
             Holding::new(&slot, lease)
         })
         .collect();
     link.set_lasting(Some(Delivery::Refused));
-    // The worker sleeps until it has something to do, or is rung for.
+    // One turn of the worker, which would otherwise sleep until something is due.
     let ring = |runner: &mut Runner| {
         worker.wake();
         written(runner)
@@ -336,7 +336,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
             assert!(line.contains("; first retry in "), "{line}");
             assert_eq!(rest, 1_000);
         }
-        // Of renewals, and of losses.
+        // One of renewals, and one of losses.
         assert!(warnings.len() <= 2, "{warnings:?}");
         turns += 1;
         warned += warnings.len();
@@ -350,7 +350,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
     assert!(warned < 1_000 && others > 90_000, "{warned} warnings, {others} others in {turns}");
 }
 
-/// A worker whose turns the test makes, on a clock that stands still.
+/// A worker whose turns are run by the test, on a clock that stands still.
 fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
@@ -367,7 +367,7 @@ fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
     (clock, engine, runner)
 }
 
-/// What was granted just now.
+/// A lock that was granted just now.
 fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let sent = engine.now();
     let grant = Grant {
@@ -387,7 +387,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     Holding::new(&slot, lease)
 }
 
-/// A clock that panics when a turn looks at it for the second time.
+/// A clock that panics when a turn reads it for the second time.
 #[derive(Debug)]
 struct Panicking(AtomicU64, Moment);
 

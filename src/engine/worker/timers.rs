@@ -1,11 +1,12 @@
-//! A queue of timers with keys: a key has one timer, which can be moved or removed.
+//! A queue of timers with keys: a key has one timer, which can be moved or removed. A heap would keep the
+//! old entry of each timer that is moved, and grow with every hold.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::base::time::Moment;
 
-/// Values in the order in which they are due, one for each key.
+/// Values in the order of their due times, one for each key.
 #[derive(Debug)]
 pub(super) struct Timers<K, V> {
     queue: BTreeMap<(Moment, K), V>,
@@ -35,9 +36,10 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         self.queue.first_key_value().map_or(Moment::FAR, |((due, _), _)| *due)
     }
 
-    /// Sets the timer of a key, in place of the one that it has.
+    /// Sets the timer of a key, and replaces the one that it has.
     pub(super) fn put(&mut self, key: K, due: Moment, value: V) {
         if let Some(before) = self.due.insert(key.clone(), due)
+            // With the same moment the key of the map is the same too, and `insert` replaces the value.
             && before != due
         {
             self.queue.remove(&(before, key.clone()));
@@ -45,20 +47,22 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         self.queue.insert((due, key), value);
     }
 
-    /// Takes the timer of a key out, and when it would have been due.
+    /// Removes the timer of a key. Returns it with its due time.
     pub(super) fn remove(&mut self, key: &K) -> Option<(Moment, V)> {
         let (key, due) = self.due.remove_entry(key)?;
         self.queue.remove(&(due, key)).map(|value| (due, value))
     }
 
-    /// Makes everything due then that would be due later.
+    /// Makes everything due at a moment that would be due later.
     pub(super) fn bring_forward(&mut self, due: Moment) {
+        // `put` looks in the map for the old entry of each, which was taken out: it finds none, and
+        // inserts the new one.
         for ((before, key), value) in std::mem::take(&mut self.queue) {
             self.put(key, before.min(due), value);
         }
     }
 
-    /// Takes the first one out, if it is due.
+    /// Removes the first timer, if it is due.
     pub(super) fn pop(&mut self, now: Moment) -> Option<V> {
         if self.next() > now {
             return None;

@@ -5,7 +5,7 @@
 --       4 time to live of the fence, ms
 --       5 what to do where another has it: try (nothing) | join (queue up) | beat (stay in the queue)
 --       6 the waiter is taken for dead after, µs   7 time to live of queue and beats, ms
--- Answers token = server time in µs                                             granted as asked,
+-- Returns token = server time in µs                                             granted as asked,
 --                                                                               nobody waits
 --         {1, token, time to live in ms, server time in µs, waiters}            granted
 --         {0, time to live of the holder in ms (-1: none), server time, waiters ahead (an upper

@@ -1,9 +1,9 @@
 //! The mutex: a string whose value is its owner.
 //!
-//! The value reads `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`. The mark
-//! tells whether the holder hands the lock over to the next in the queue (`q`) or not (`-`); the
-//! window, in milliseconds, for how long the lock is given to a waiter that has not yet been heard
-//! of. Any other value is a foreign owner's, and excludes ours just as well.
+//! The value is `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`. The mark
+//! says whether the holder hands the lock over to the queue (`q`) or not (`-`). The window, in
+//! milliseconds, is the lease that a hand-over gives to this attempt. Any other value belongs to a
+//! foreign owner, which excludes ours just as well.
 
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ const VERSION: &str = "1";
 const HANDS_OVER: &str = "q";
 const FOREIGN: &str = "-";
 
+// `acquire` and `release` begin with their fast path, which returns before the functions of the
+// other files are defined. The remaining scripts need those functions in any case.
 static SCRIPTS: Scripts = Scripts {
     acquire: script!(
         "mutex/acquire.lua",
@@ -60,6 +62,8 @@ impl LockKind for MutexKind {
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        // Two keys, because a waiter's place and its death change apart: a heartbeat must not move
+        // it in the queue.
         vec![name.side_key(reserved::QUEUE), name.side_key(reserved::BEATS)]
     }
 
@@ -70,6 +74,8 @@ impl LockKind for MutexKind {
         window: Duration,
         hands_over: bool,
     ) -> Vec<u8> {
+        // The value contains what a hand-over must know about this attempt: the channel of its
+        // client, its number and its window. So no further key is needed for each waiter.
         let mark = if hands_over { HANDS_OVER } else { FOREIGN };
         let mut owner = Vec::with_capacity(128);
         for text in [VERSION, mark, ":", identity.id(), ":"] {
@@ -79,6 +85,7 @@ impl LockKind for MutexKind {
         owner.push(b':');
         put(&mut owner, millis(window), 10);
         owner.push(b':');
+        // Last, because the label may contain colons. It serves people only: no script reads it.
         owner.extend_from_slice(identity.host_and_pid().as_bytes());
         owner
     }
@@ -88,6 +95,7 @@ impl LockKind for MutexKind {
     }
 
     fn can_be_watched(&self) -> bool {
+        // The key is a string, and without a queue there is nothing else to change in a release.
         true
     }
 
@@ -108,8 +116,10 @@ impl LockKind for MutexKind {
     }
 }
 
-/// Appends a number. `write!` would be a good part of what a lock costs besides its round trips.
+/// Appends a number.
 fn put(text: &mut Vec<u8>, mut number: u64, base: u64) {
+    // Not `write!`: its formatting would be a good part of what a lock costs besides the round
+    // trips.
     let start = text.len();
     loop {
         // Below 16.
@@ -123,8 +133,10 @@ fn put(text: &mut Vec<u8>, mut number: u64, base: u64) {
     text[start..].reverse();
 }
 
-/// Reads what a value tells about its owner, which for a foreign one is nothing.
+/// Parses an owner's value. A foreign one says nothing about its owner.
 fn holder(owner: Vec<u8>) -> Holder {
+    // Any client that may write the key chooses this text. It is cleaned for display, and kept as
+    // it is in `owner`, which a forced release compares with the key.
     let told = std::str::from_utf8(&owner).ok().and_then(|text| {
         let mut parts = text.splitn(7, ':');
         let mark = parts.next()?;

@@ -44,14 +44,15 @@ kind_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 
 impl Mutex {
-    /// Asks the present holder, in whatever process, to let go. Returns whether its process heard the request,
-    /// as far as Redis counts listeners: a client that listens at a replica of the server hears it, but is not
-    /// counted.
+    /// Asks the present holder, in whatever process, to release the lock. Returns whether its
+    /// process received the request, as far as Redis counts listeners: a client that listens at a
+    /// replica of the server receives it, but is not counted.
     ///
-    /// In the holder's process, [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a
-    /// lease that only lingers is released at once. Only a client that listens hears the request: one that has
-    /// such a callback, that has waited in the queue before, or whose locks linger. Nobody hears a request for
-    /// a lock on several servers ([`QuorumClient`](crate::QuorumClient)).
+    /// In the holder's process,
+    /// [`on_release_request`](crate::LockClientBuilder::on_release_request) runs; a lease that only
+    /// lingers is released at once. Only a client that listens receives the request: one that has
+    /// such a callback, that has waited in the queue before, or whose locks linger. Nobody receives
+    /// a request for a lock on several servers ([`QuorumClient`](crate::QuorumClient)).
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl Mutex {
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
     /// if !lock.request_release()? {
-    ///     println!("nobody heard it");
+    ///     println!("nobody received it");
     /// }
     /// # Ok(())
     /// # }

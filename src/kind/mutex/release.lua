@@ -3,7 +3,7 @@
 --
 -- KEYS  as in queue.lua
 -- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
--- Answers 1 released   0 the key is gone   -1 another owner has it
+-- Returns 1 released   0 the key is gone   -1 another owner has it
 --
 -- Where nobody waits it is the compare-and-delete of the Redis documentation. It must succeed when
 -- memory is full: neither a ZREM, with which a hand-over begins, nor DEL is ever refused, and what

@@ -4,10 +4,10 @@
 -- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)   3 the channel
 -- ARGV  1 the attempt   2 its time to live, ms   3 deadline in server time, µs (0: not known)
 --       4 time to live of the fence, ms
--- Answers {1, token, time to live in ms, server time in µs, 0}           granted
+-- Returns {1, token, time to live in ms, server time in µs, 0}           granted
 --         {0, time to live of the holder in ms, server time, 0, 0}       held by another; -1: none
 --         {2, server time}                                               too late
--- The zeros stand where the mutex tells of its queue.
+-- The zeros are in the places of the mutex's queue.
 --
 -- The hash is the layout of Redisson's plain lock. The count is written as 1 and never
 -- incremented, so that a repeated request cannot count twice. The rest as in mutex/acquire.lua.

@@ -2,12 +2,12 @@
 //! lock, so that both can contend for it.
 //!
 //! The owner is `<client>:<number>`, as Redisson's is `<client>:<thread>`. The number is new for
-//! every attempt: with the thread's own, a request delayed from an earlier hold of a thread could
-//! not be told from one of its present hold.
+//! every attempt. With the number of the thread, a delayed request of an earlier hold could not be
+//! distinguished from one of the present hold.
 //!
-//! All waiters listen on the channel and hear each release: there is no queue. The release
-//! returns how many heard it. The engine uses that for one thing, to let those go first who are slower
-//! than the process that releases (`engine::slot::fairness`); who gets the lock does not depend on it.
+//! There is no queue: all waiters subscribe to the channel and receive each release. The release
+//! returns the number of receivers. The engine uses it for one purpose, to let slower clients go
+//! before the process that releases (`engine::slot::fairness`); safety does not depend on it.
 
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ impl LockKind for ReentrantKind {
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
+        // Not a key of any data. As one of the script's keys it must be in the slot of the lock,
+        // where `SPUBLISH` is allowed in a cluster, and the script need not compute it.
         vec![channel(name)]
     }
 
@@ -50,6 +52,8 @@ impl LockKind for ReentrantKind {
         _window: Duration,
         _hands_over: bool,
     ) -> Vec<u8> {
+        // With hyphens, as Redisson writes its identifiers. Tools that parse such a field then know
+        // ours, too.
         format!("{}:{number}", identity.uuid().hyphenated()).into_bytes()
     }
 
@@ -70,6 +74,8 @@ impl LockKind for ReentrantKind {
     }
 
     fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
+        // A set in RESP3, an array in RESP2. There is one field at most: both libraries add theirs
+        // only to a key that does not exist.
         let owners = match value {
             Value::Array(owners) | Value::Set(owners) => owners,
             other => return Err(unexpected(&other)),
@@ -83,6 +89,8 @@ impl LockKind for ReentrantKind {
 }
 
 fn channel(name: &Name) -> Vec<u8> {
+    // Redisson's rule: braces around a name without any, so that channel and lock are in one slot.
+    // With an own rule the two libraries would not wake each other's waiters.
     let name = name.as_bytes();
     let (open, close): (&[u8], &[u8]) =
         if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };

@@ -1,4 +1,4 @@
--- Whom release.lua and force.lua tell of a reentrant lock that is free again.
+-- Wakes the waiters of a reentrant lock that is free again, for release.lua and force.lua.
 --
 -- KEYS  3 the channel of those who wait   4 in a cluster only: a key that is never there (line.lua)
 
@@ -12,8 +12,8 @@ local function wake()
   return listeners
 end
 
--- The channel of an attempt's client and its number. The owner reads <client>:<number>; of a foreign one
--- nobody listens.
+-- The channel of an attempt's client, and the attempt's number. The owner is <client>:<number>. A foreign
+-- client has no such channel.
 local function listener(attempt)
   local client, number = string.match(attempt, '^([%x-]+):(%d+)$')
   if client and #number < 16 then

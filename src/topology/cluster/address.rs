@@ -1,4 +1,4 @@
-//! What nodes of a cluster tell of each other: who has which slots, and who should be asked instead.
+//! What nodes of a cluster report about each other: the slots of each master, and redirections.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::base::tag::SLOTS;
 use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 
-/// Where a node is.
+/// The address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     host: String,
@@ -16,7 +16,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// `None` for a socket.
+    /// The address in an endpoint; `None` for a Unix socket, which other nodes cannot name.
     pub(crate) fn of(endpoint: &Endpoint) -> Option<Address> {
         match endpoint.addr() {
             ConnectionAddr::Tcp(host, port) => Some(Address { host: host.clone(), port: *port }),
@@ -24,13 +24,17 @@ impl Address {
         }
     }
 
-    /// What a node tells of another. One that does not know the host means its own.
+    /// The address of a node as another node reports it.
     fn reported(host: &str, port: u16, reporter: &Address) -> Address {
+        // A node that was never told its own address reports "" for itself, and "?" where
+        // `cluster-preferred-endpoint-type` wants a host name and none is set. Both are read as the
+        // host through which the client reached the reporter.
         let host = if matches!(host, "" | "?") { &reporter.host } else { host };
         Address { host: host.to_owned(), port }
     }
 
-    /// How to connect there, by the user, the password and the certificates of this.
+    /// The endpoint at this address, with the user, the password and the certificates of
+    /// `template`.
     pub(crate) fn info(&self, template: &Endpoint) -> Endpoint {
         template.at(self.host.clone(), self.port)
     }
@@ -42,7 +46,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Slots, and the master that has them.
+/// A range of slots, and the master that has them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SlotRange {
     pub(crate) first: u16,
@@ -50,15 +54,18 @@ pub(crate) struct SlotRange {
     pub(crate) master: Address,
 }
 
-/// Reads the answer to `CLUSTER SLOTS` of a node; `None` if it is none.
+/// Reads a node's reply to `CLUSTER SLOTS`; `None` if it has another form.
 pub(crate) fn ranges(value: &Value, reporter: &Address) -> Option<Vec<SlotRange>> {
     let Value::Array(ranges) = value else { return None };
+    // All or nothing: the map is replaced as a whole, so a reply that is readable in part would
+    // erase the slots of the other part.
     ranges.iter().map(|range| read(range, reporter)).collect()
 }
 
 fn read(range: &Value, reporter: &Address) -> Option<SlotRange> {
     // The master comes first, its replicas after it.
     let Value::Array(parts) = range else { return None };
+    // Later versions of Redis append fields (the node's id, its host names), which are ignored.
     let [first, last, Value::Array(master), ..] = parts.as_slice() else { return None };
     let [host, port, ..] = master.as_slice() else { return None };
     let number = |value: &Value| match value {
@@ -66,11 +73,13 @@ fn read(range: &Value, reporter: &Address) -> Option<SlotRange> {
         _ => None,
     };
     let host = match host {
+        // Since Redis 7 a host that is not known is NULL.
         Value::Nil => String::new(),
         host => redis::from_redis_value_ref(host).ok()?,
     };
     let (first, last) = (number(first)?, number(last)?);
     let master = Address::reported(&host, number(port)?, reporter);
+    // Checked here, because the map is indexed by these numbers: a reply must not cause a panic.
     (first <= last && last < SLOTS).then_some(SlotRange { first, last, master })
 }
 
@@ -79,7 +88,7 @@ fn read(range: &Value, reporter: &Address) -> Option<SlotRange> {
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
     pub(crate) to: Address,
-    /// Only for this once: the slot is still being moved there.
+    /// Valid for this command only: the slot is still being moved there (`ASK`).
     pub(crate) once: bool,
 }
 
@@ -87,7 +96,7 @@ impl Redirect {
     pub(crate) fn of(failure: &Failure, reporter: &Address) -> Option<Redirect> {
         let Failure::Refused(error) = failure else { return None };
         let (place, slot) = error.redirect_node()?;
-        // The last colon, as the host may be of IPv6.
+        // The last colon: an IPv6 address has colons itself, and Redis writes it without brackets.
         let (host, port) = place.rsplit_once(':')?;
         let to = Address::reported(host, port.parse().ok()?, reporter);
         Some(Redirect { slot, to, once: error.code() == Some("ASK") })

@@ -13,17 +13,18 @@ use crate::wire::manager::Manager;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Transport;
 
-/// One node: a pool for callers, and a connection for the worker, both made when first needed. A
-/// connection that listens is its thread's.
+/// One node: a pool for callers, and a connection for the worker, both made when first needed. The
+/// connection for messages belongs to the thread that listens.
 pub(crate) struct ClusterNode {
     address: Address,
     info: Endpoint,
     settings: Arc<NodeSettings>,
     clock: Arc<dyn Clock>,
     node: Mutex<Option<Arc<Node>>>,
-    /// What connections that listen have in common. Who listens to a node may need no pool there.
+    /// Makes the connections for messages. Separate from `node`, because a client may receive
+    /// messages from a node that it sends no calls, and needs no pool there.
     listen_manager: OnceLock<Manager>,
-    /// Whether it is listened to.
+    /// Whether a thread receives messages from it.
     listening: AtomicBool,
 }
 
@@ -53,8 +54,11 @@ impl ClusterNode {
         &self.info
     }
 
-    /// The ways to it.
+    /// Its connections, which are made on the first call. After [`retire`](Self::retire), a call
+    /// that still has this node makes new ones; they end with its last reference.
     pub(super) fn node(&self) -> Result<Arc<Node>, Failure> {
+        // Made under the lock, so that two threads do not make a pool each. That is quick: a pool
+        // connects only later, on a thread of its own.
         let mut node = self.node.lock();
         if let Some(node) = &*node {
             return Ok(Arc::clone(node));
@@ -67,8 +71,9 @@ impl ClusterNode {
         self.listening.load(Ordering::Acquire)
     }
 
-    /// Answers whether that is new.
+    /// Notes whether a thread receives messages from it. Returns whether that changed.
     pub(super) fn set_listening(&self, listening: bool) -> bool {
+        // A swap, so that of two threads only one sees the change and announces it.
         self.listening.swap(listening, Ordering::AcqRel) != listening
     }
 
@@ -77,29 +82,32 @@ impl ClusterNode {
             let (source, clock) = (FixedServer::new(self.info.clone()), Arc::clone(&self.clock));
             Manager::new(Arc::new(source), clock, self.settings.timeouts)
         });
-        // Nodes pass on to each other what is published, so that a replica is as good a place as its master.
+        // No epoch, so that the node's role is not checked: nodes forward published messages to all
+        // others, and a master that became a replica goes on delivering them.
         listen_manager.subscribe_at(&self.info, channel, None)
     }
 
-    /// How many connections were tried for callers and the worker so far, whatever came of it.
+    /// How many attempts to connect there were for callers and the worker, whether they succeeded
+    /// or not.
     pub(crate) fn connect_attempts(&self) -> u64 {
         self.node.lock().as_ref().map_or(0, |node| node.transport().connect_attempts())
     }
 
-    /// The way of callers to it.
+    /// The transport of its connections.
     pub(crate) fn transport(&self) -> Result<Arc<Transport>, Failure> {
         self.node().map(|node| Arc::clone(node.transport()))
     }
 
-    /// Its connections are used no longer.
+    /// Closes its connections when they come back: one of them may be out of step.
     pub(super) fn discard_connections(&self) {
         if let Some(node) = &*self.node.lock() {
             node.transport().discard_connections();
         }
     }
 
-    /// No connection to it is used any longer.
+    /// Closes all its connections for good.
     pub(super) fn retire(&self) {
+        // Taken out first: closing sockets is I/O, and no other thread should wait for it here.
         let node = self.node.lock().take();
         if let Some(node) = node {
             node.transport().retire();
@@ -109,7 +117,7 @@ impl ClusterNode {
 
 impl fmt::Debug for ClusterNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The rest may have a password.
+        // Not derived: the endpoint has the password.
         f.debug_struct("Member").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -1,18 +1,20 @@
 //! Which node of a cluster has a slot.
 //!
-//! | the map is | meaning | goes to |
+//! | the map is | meaning | becomes |
 //! | --- | --- | --- |
-//! | empty | no node was asked yet | asked for |
-//! | asked for | one thread asks the nodes, one after the other; a caller that knows no better waits for it | good; due, if none told |
-//! | good | followed | due, at any redirection and any sign that a node is gone |
-//! | due | followed all the same; the next call has it asked for, but not within a [`REFRESH_PAUSE`] of the last time | asked for |
+//! | empty | no refresh has succeeded yet | refreshing, at the first call |
+//! | refreshing | one thread asks the nodes, one after the other; a caller without a usable node waits for it | good; due, if no node returned the slots |
+//! | good | calls follow it | due, at any redirection and any sign that a node is gone |
+//! | due | calls still follow it; the next one starts a refresh, but not within a [`REFRESH_PAUSE`] of the last | refreshing |
 //!
-//! A call whose slot is at a node of which nothing bad is known does not wait for the others, of which
-//! each may be dead and take a time-out: a thread of its own asks. A call asks itself, or waits, where
-//! it has nowhere to go: its own node failed, or no node is known to have its slot.
+//! A call whose node works must not wait for a refresh: each of the other nodes may be dead and
+//! take a time-out. So a separate thread refreshes the map. A call refreshes the map itself, or
+//! waits, only where it has no node to go to: its own node failed, or no node is known to have its
+//! slot.
 //!
-//! All masters on the map are listened to. A master that is heard has the word on its own slots; on those
-//! of one that is not, the first has it that is heard: the nodes pass on to each other what is published.
+//! The client receives messages from all masters on the map. A connected master is the one that
+//! counts for its own slots. For the slots of an unreachable master, the first connected master
+//! counts, because nodes forward published messages to each other.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,39 +33,44 @@ use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
 use crate::wire::transport::Lane;
 
-/// The nodes are not asked again for where the slots are within this time.
+/// The shortest time between two refreshes.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
-/// A node that is asked for the slots has this share of the time at most.
+/// In a refresh, a node may use this part of the remaining time, so that one dead node leaves time
+/// for two others.
 const SHARE: usize = 3;
 
-/// The nodes of a cluster, and who of them has which slots.
+/// The nodes of a cluster, and the slots of each.
 pub(crate) struct Directory {
-    /// Asked too, where they are not on the map.
+    /// The nodes that the user named. A refresh asks them too, after those on the map.
     seeds: Vec<Arc<ClusterNode>>,
-    /// How to speak to a node, wherever it is.
+    /// The user, the password and the TLS settings for all nodes.
     template: Endpoint,
     settings: Arc<NodeSettings>,
     clock: Arc<dyn Clock>,
     map: Mutex<SlotMap>,
     asked: Condvar,
-    /// Grows whenever another may have the word on a slot.
+    /// Grows whenever another master may be the one to listen to for a slot.
     changes: AtomicU64,
 }
 
-/// Ends the search for the slots, whatever becomes of who searches.
+/// Ends a refresh when it is dropped, even if the thread panics. Otherwise no other thread would
+/// ever refresh the map, and callers would wait for the result until their deadlines.
 struct RefreshGuard<'a>(&'a Directory);
 
 impl Drop for RefreshGuard<'_> {
     fn drop(&mut self) {
         let mut map = self.0.map.lock();
         map.refreshing = false;
+        // Counted from the end, and also after a failure: every call of every thread reports that a
+        // dead cluster is due for a refresh, and without a pause each would ask all nodes.
         map.refresh_allowed_at = Some(self.0.clock.now().after(REFRESH_PAUSE));
         self.0.asked.notify_all();
     }
 }
 
 impl Directory {
-    /// The template says how to speak to each node; its own address is that of a seed.
+    /// The template has the user, the password and the TLS settings of all nodes, and the address
+    /// of a seed.
     pub(crate) fn new(
         seeds: Vec<Address>,
         template: Endpoint,
@@ -92,17 +99,18 @@ impl Directory {
         &*self.clock
     }
 
-    /// The masters that are known.
+    /// The masters on the map.
     pub(crate) fn known(&self) -> Vec<Arc<ClusterNode>> {
         self.map.lock().masters.clone()
     }
 
-    /// Asks the nodes who the masters are, unless that is known.
+    /// Makes sure that the map has masters.
     pub(crate) fn find(self: &Arc<Self>) -> Result<(), Failure> {
         self.masters(self.query_deadline()).map(drop)
     }
 
-    /// Changes whenever [`known`](Self::known) or [`is_listened_to_for`](Self::is_listened_to_for) may return something else.
+    /// Changes whenever [`known`](Self::known) or [`is_listened_to_for`](Self::is_listened_to_for)
+    /// may return something else.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -111,14 +119,14 @@ impl Directory {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A node is listened to from now on, or no longer.
+    /// Notes whether a thread receives messages from a node.
     pub(crate) fn set_listening(&self, member: &ClusterNode, listening: bool) {
         if member.set_listening(listening) {
             self.change();
         }
     }
 
-    /// Whether a node is the one to listen to for what is published about a slot.
+    /// Whether a node is the one whose messages about a slot count.
     pub(crate) fn is_listened_to_for(&self, slot: u16, member: &Arc<ClusterNode>) -> bool {
         self.map
             .lock()
@@ -131,8 +139,9 @@ impl Directory {
         self.map.lock().slots_of(member)
     }
 
-    /// Makes a connection that listens to a channel at one node, on the caller's thread. Where that
-    /// fails, the nodes are asked whether another has taken its place. A node that refuses the user keeps it.
+    /// Connects to a node and subscribes to a channel, on the caller's thread. If that fails, the
+    /// map is refreshed, since another node may have taken its place. A node that refuses the user
+    /// keeps its place.
     pub(crate) fn subscribe(
         &self,
         member: &Arc<ClusterNode>,
@@ -140,7 +149,8 @@ impl Directory {
     ) -> Result<Subscription, Failure> {
         fork_guard::check()?;
         member.subscribe(channel).inspect_err(|failure| {
-            // A member that is on the map no longer has gone, and its thread is about to.
+            // A node that has left the map says nothing about the map, and its thread is about to
+            // end. Otherwise the refresh runs on this thread, which has nothing else to do.
             if failure.is_transient() && self.map.lock().has(member) {
                 let seen = self.suspect(member);
                 let _ = self.ask(seen, self.query_deadline());
@@ -148,12 +158,12 @@ impl Directory {
         })
     }
 
-    /// For how long who listens waits for what nodes tell of each other.
+    /// The deadline of a refresh without a caller's deadline.
     fn query_deadline(&self) -> Moment {
         self.clock.now().after(self.settings.timeouts.command)
     }
 
-    /// All masters, those that are not known to fail first.
+    /// All masters, with the one that failed last at the end.
     pub(super) fn masters(
         self: &Arc<Self>,
         deadline: Moment,
@@ -163,6 +173,8 @@ impl Directory {
             let seen = map.version;
             drop(map);
             let asked = self.ask(seen, deadline);
+            // Not the outcome of the refresh decides, but the map: another thread may have
+            // refreshed it, or a redirection may have added a master.
             map = self.map.lock();
             if map.masters.is_empty() {
                 return Err(asked.err().unwrap_or_else(no_master));
@@ -174,13 +186,13 @@ impl Directory {
         Ok(masters)
     }
 
-    /// Who has a slot, as far as that is known. No node is asked.
+    /// The master of a slot by the map. No request is sent.
     pub(super) fn known_master(&self, slot: u16) -> Option<Arc<ClusterNode>> {
         self.map.lock().master(slot).map(Arc::clone)
     }
 
-    /// Who has a slot, as far as that is known. Where nobody is known to, the nodes are asked before. Where the
-    /// node has failed, a caller has them asked too; the worker must not wait because of one slot.
+    /// The master of a slot. If the map has none, it is refreshed first. It is also refreshed for a
+    /// caller whose node failed.
     pub(super) fn master_of(
         self: &Arc<Self>,
         slot: u16,
@@ -191,6 +203,8 @@ impl Directory {
         let seen = map.version;
         if let Some(member) = map.master(slot).map(Arc::clone) {
             let failed = map.suspect.as_ref() == Some(member.address());
+            // The worker sends the renewals of all slots together. If it waited for a refresh
+            // because of one dead node, the leases at all other nodes would expire meanwhile.
             if lane == Lane::Worker || !failed || !self.is_due(&map) {
                 self.refresh(map);
                 return Ok(member);
@@ -198,26 +212,28 @@ impl Directory {
         }
         drop(map);
         let asked = self.ask(seen, deadline);
+        // A failed refresh leaves the map as it was, and its node may be back by now.
         self.known_master(slot).ok_or_else(|| asked.err().unwrap_or_else(no_master))
     }
 
-    /// Has a thread ask the nodes where the slots are, if that is due. Nobody waits for it.
+    /// Starts a thread that refreshes the map, if that is due. Nobody waits for it.
     fn refresh(self: &Arc<Self>, mut map: MutexGuard<'_, SlotMap>) {
         if !self.is_due(&map) {
             return;
         }
+        // Set under the same lock as the check, or two threads would be started.
         map.refreshing = true;
         drop(map);
         let (directory, deadline) = (Arc::clone(self), self.query_deadline());
         let body = move || _ = directory.refresh_now(deadline);
         if let Err(error) = sync::spawn(&self.settings.threads.name(Role::SlotRefresh), body) {
-            // The calls whose nodes have failed ask themselves.
+            // Takes `refreshing` back. A call whose node fails refreshes the map itself.
             drop(RefreshGuard(self));
-            log!(error, "no thread to ask where the slots are could be started: {error}");
+            log!(error, "the thread that refreshes the map of slots could not be started: {error}");
         }
     }
 
-    /// Whether the next call is to have the nodes asked.
+    /// Whether the next call must start a refresh.
     fn is_due(&self, map: &SlotMap) -> bool {
         map.due && !map.refreshing && !self.is_in_refresh_pause(map)
     }
@@ -227,9 +243,9 @@ impl Directory {
             .is_some_and(|refresh_allowed_at| self.clock.now() < refresh_allowed_at)
     }
 
-    /// Has the nodes asked where the slots are, unless that was done since the map was seen, or a
-    /// moment ago. It takes half of the time until the deadline at most, and who finds another asking
-    /// waits for him. A failure is shared with those who have about as much time.
+    /// Refreshes the map, unless that happened since the version `seen`, or a moment ago. It takes
+    /// half of the time until the deadline at most. If another thread is refreshing, this one waits
+    /// for it. Threads with about as much time share the failure of a refresh.
     pub(super) fn ask(&self, mut seen: u64, deadline: Moment) -> Result<(), Failure> {
         let mut map = self.map.lock();
         loop {
@@ -240,17 +256,22 @@ impl Directory {
                 }
                 self.asked.wait_for(&mut map, left);
             }
+            // Nobody refreshed meanwhile, so this thread does. `seen` and not `due` decides: a
+            // caller whose node failed a moment ago must not be satisfied by an older refresh.
             if map.version == seen && !self.is_in_refresh_pause(&map) {
                 break;
             }
             let Some(last_error) = &map.last_error else { return Ok(()) };
-            // It says little to who has much more time than who met with it.
+            // A refresh may have failed only because its caller had 10 ms. A thread with much more
+            // time asks again. A thread with about as much would only meet the same dead nodes, so
+            // that a hundred waiting threads would ask them one after the other.
             if deadline.since(self.clock.now()) / 2 <= map.refresh_time * 2 {
                 return Err(last_error.clone());
             }
             if !map.refreshing {
                 break;
             }
+            // Another refresh is already under way, and its result is the one to wait for.
             seen = map.version;
         }
         map.refreshing = true;
@@ -258,33 +279,47 @@ impl Directory {
         self.refresh_now(deadline)
     }
 
-    /// Asks the nodes where the slots are, in half of the time until the deadline at most. The flight has
-    /// begun.
+    /// Refreshes the map in half of the time until the deadline at most. The caller has set
+    /// `refreshing`.
     fn refresh_now(&self, deadline: Moment) -> Result<(), Failure> {
         let _flight = RefreshGuard(self);
         let map = self.map.lock();
         let mut asked = map.masters.clone();
-        // Each time another first: one of them may be cut off from the rest.
+        // Another node is first each time: one that is cut off from the rest still replies, with
+        // the slots as they were before it was cut off.
         let turn = usize::try_from(map.version).unwrap_or(0) % asked.len().max(1);
         asked.rotate_left(turn);
+        // A stable sort: it moves the suspect to the end and keeps the order of the others.
         asked.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
+        // The seeds are asked even if the map has masters: after a restart of all nodes with new
+        // addresses, only the names that the user gave lead to them.
         asked.extend(self.seeds.iter().filter(|seed| map.find(seed.address()).is_none()).cloned());
+        // No lock during I/O: calls go on by the old map meanwhile.
         drop(map);
+
+        // The other half is for the call that needs the map.
         let now = self.clock.now();
         let tried = deadline.since(now) / 2;
         let told = self.ask_all(&asked, now.after(tried));
+
         let mut map = self.map.lock();
+        // After a failure too: it ends the wait of all threads that have seen the version before.
         map.version += 1;
         match told {
             Ok(ranges) => {
                 let mut gone = map.rebuild(&asked, &ranges, |address| self.member(address));
+                // Seeds that are no masters were connected to for this refresh only.
                 gone.extend(asked.into_iter().filter(|member| !map.has(member)));
                 drop(map);
+                // After the map was replaced: a listener that sees the new number must find the new
+                // masters.
                 self.change();
-                // Their connections end without the lock.
+                // Without the lock, since it closes sockets.
                 gone.iter().for_each(|member| member.retire());
                 Ok(())
             }
+            // The old map stays. It may be wrong, but its nodes redirect; an empty one would stop
+            // all calls at a moment when only the nodes that were asked are unreachable.
             Err(failure) => {
                 (map.due, map.refresh_time) = (true, tried);
                 map.last_error = Some(failure.clone());
@@ -293,7 +328,7 @@ impl Directory {
         }
     }
 
-    /// Asks one after the other until one tells.
+    /// Asks one node after the other until one returns the slots.
     fn ask_all(
         &self,
         asked: &[Arc<ClusterNode>],
@@ -308,10 +343,12 @@ impl Directory {
             let outcome = member.transport().and_then(|node| node.call(&slots, now.after(left)));
             let told = outcome.map(|reply| ranges(&reply.value, member.address()));
             match told {
-                // One that has just been made knows of nobody.
+                // A node that has not yet met the others, or was reset, replies with an empty list.
+                // It would erase the map.
                 Ok(Some(ranges)) if !ranges.is_empty() => return Ok(ranges),
                 Ok(_) => {}
-                // Whoever is refused by one is refused by all.
+                // All nodes have the same users, so the next one would refuse too. Each refused
+                // password is noted in the node's log and may count towards a lock-out.
                 Err(failure) if failure.is_denied_here() => return Err(failure),
                 Err(failure) if failure.is_no_cluster() => {
                     let address = endpoint::address(member.info());
@@ -325,13 +362,14 @@ impl Directory {
             }
         }
         Err(match last {
-            // Nothing was done that anybody would have to fear for.
+            // Only a query got no reply. The caller's own request was not sent, so its outcome is
+            // known.
             Failure::Unknown(error) => Failure::NotSent(NotSentReason::Connect(error)),
             other => other,
         })
     }
 
-    /// Notes that a slot is elsewhere, and likely not alone.
+    /// Notes the master of a slot from a redirection. Other slots have likely moved too.
     pub(super) fn note(&self, slot: u16, to: &Address) {
         let mut map = self.map.lock();
         let place = self.place(&mut map, to);
@@ -339,13 +377,14 @@ impl Directory {
         self.change();
     }
 
+    /// The node at an address, to which an `ASK` leads. Its slots do not change.
     pub(super) fn member_at(&self, address: &Address) -> Arc<ClusterNode> {
         let mut map = self.map.lock();
         let place = self.place(&mut map, address);
         Arc::clone(&map.masters[place])
     }
 
-    /// The place of a node on the map, to which it is added where it was not known.
+    /// The index of a node on the map. A new node is added.
     fn place(&self, map: &mut SlotMap, address: &Address) -> usize {
         let found = map.masters.iter().position(|member| *member.address() == *address);
         found.unwrap_or_else(|| {
@@ -355,7 +394,8 @@ impl Directory {
         })
     }
 
-    /// A node failed. Answers the version of the map that led there.
+    /// Notes that a node failed. Returns the version of the map, so that the caller can tell a
+    /// later refresh from an earlier one.
     pub(super) fn suspect(&self, member: &ClusterNode) -> u64 {
         let mut map = self.map.lock();
         map.due = true;
@@ -385,7 +425,7 @@ impl Directory {
 
 impl fmt::Debug for Directory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The template may have a password.
+        // Not derived: the template has the password.
         f.debug_struct("Directory").field("seeds", &self.seeds).finish_non_exhaustive()
     }
 }

@@ -1,24 +1,24 @@
-//! The masters of a cluster as they are listened to.
+//! The masters of a cluster as publishers of messages.
 //!
-//! A script publishes at the master that has its slot. A listener there hears it at once. The other nodes pass it
-//! on, which may take 40 ms and more.
+//! A script publishes at the master of its slot. Subscribers there receive the message at once. The
+//! other nodes forward it, which may take 40 ms and more.
 //!
-//! *The client's own channel* is listened to at all masters, so everything is said as often as there are
-//! masters. The first to say it is believed, and the [repetitions](RecentMessages) are not passed on: neither a slot
-//! that moves nor a node that is silent can keep a message back that any other brings. A request to let go,
-//! which may be meant each time that it is said, carries the time at which it was made.
+//! *The client's own channel* is subscribed to at all masters, so each message arrives once from
+//! every master. The first one counts, and its [repetitions](RecentMessages) are dropped: neither a
+//! slot that moves nor a silent node can hold back a message that another node delivers. A release
+//! request may be sent several times on purpose, so it carries the time at which it was made.
 //!
-//! *The channel of one name* is listened to at the one master that has the word on its slot: the one that
-//! has it, if that is heard, and else any that is.
+//! *The channel of one name* is subscribed to at one master: the master of its slot, or any
+//! connected one while that master is unreachable.
 //!
-//! The client hears as soon as one master is heard, and until none is: messages of a master that cannot be
-//! listened to arrive late, through the others. When a master is heard again, or a new one for the first
-//! time, those who wait for names there ask again; so do those who wait at the channel of a name that
-//! another has the word on now (rule 12).
+//! The listener is live while one master is connected: messages of an unreachable master arrive
+//! late, through the others. When a master is connected again, or a new one for the first time, the
+//! waiters for names there ask again. So do the waiters at a channel that has moved to another
+//! master (rule 12).
 //!
-//! A node that becomes a replica is listened to until the map has another in its place. Nodes pass on
-//! what is published by themselves, not by replication, so a replica hears what its master hears, and a
-//! listener that left it early would hear less.
+//! A node that becomes a replica keeps its subscriptions until the map has another node in its
+//! place. Messages travel on the cluster bus and not by replication, so a replica receives what its
+//! master receives, and a listener that left it early would receive less.
 
 use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
@@ -45,6 +45,7 @@ impl ClusterPublishers {
 }
 
 impl Publishers for ClusterPublishers {
+    // Only known masters: this is called with a lock held, and must not ask the nodes.
     fn all(&self) -> Vec<Arc<dyn Publisher>> {
         let mut members: Vec<_> = self.directory.known().into_iter().map(Some).collect();
         if members.is_empty() {
@@ -59,14 +60,17 @@ impl Publishers for ClusterPublishers {
     }
 
     fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
+        // The channel of a name has one subscription, so nothing arrives twice there. And two equal
+        // messages of it are two releases, none of which may be dropped. The message that wakes the
+        // listener is meant for the thread that receives it: each master's thread needs its own.
         !is_own
             || payload == WAKE_LISTENER
             || self.recent_messages.is_first(payload, self.directory.now())
     }
 }
 
-/// One master. Before any is known, one without a member stands for all of them: to listen to it is to ask the
-/// nodes who they are.
+/// One master. While the map is empty, a single one without a node stands for all: subscribing to
+/// it refreshes the map.
 struct MasterPublisher {
     directory: Arc<Directory>,
     member: Option<Arc<ClusterNode>>,
@@ -89,6 +93,8 @@ impl Publisher for MasterPublisher {
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
         match &self.member {
             Some(member) => Ok(Box::new(self.directory.subscribe(member, channel)?)),
+            // Never a subscription. If the refresh succeeds, `changes` has grown, and the listener
+            // replaces this publisher by the masters.
             None => Err(self.directory.find().err().unwrap_or_else(Failure::silent)),
         }
     }
@@ -105,6 +111,8 @@ impl Publisher for MasterPublisher {
         }
     }
 
+    // Only the names in this master's slots: the messages of the other masters have gone on
+    // arriving, and a wake-up of all waiters would make each of them send a request.
     fn missed_wake(&self) -> WakeMessage {
         let slots = self.member.as_ref().map(|member| self.directory.slots_of(member));
         WakeMessage::Missed { slots: slots.unwrap_or_default() }

@@ -1,16 +1,17 @@
-//! The backend that is a cluster: each call goes to the node that has the slot of the lock, wherever it
-//! is at the moment.
+//! The backend that is a cluster: each call goes to the node that has the slot of the lock at that
+//! moment.
 //!
-//! What a server refused is asked of another, until the call's deadline; what brought no answer is
-//! not. A lock has one slot, and its keys are moved together with it: its last scripts before a move
-//! and the first ones after it see the same. In between there is none. Every script is told of one key
-//! that is never there, so that a server that has not everything of the slot refuses the script as a
-//! whole; without it, a script could fail half-way, at a key that is gone because the script itself took
-//! the last out of it. Renewals alone go on: what they touch is there, on one side or the other.
+//! A call that a node refused is sent to another node, until its deadline. A call without a reply
+//! is not. All keys of a lock are in one slot and move together: the first script after a move sees
+//! what the last one before it left. During a move, most scripts do not run. Each script declares
+//! one key that never exists, so that a node without the whole slot refuses the script as a whole.
+//! Without that key, a script could fail half-way: at a queue that is gone because the script
+//! itself removed the last waiter from it. Only renewals run during a move: what they touch exists on
+//! one side or the other.
 //!
-//! Messages are [heard](listener) at all masters, but who publishes is told only of those who listen at the
-//! same. A grant by message is dated by when its waiter was last told to wait, as it does not tell by which
-//! node's clock it was minted.
+//! The client [receives messages](listener) from all masters. But `PUBLISH` counts only the
+//! subscribers at its own node. A grant in a message is dated from the last reply that found its
+//! waiter still queued, because the message does not name the node whose clock it was written by.
 
 pub(crate) mod address;
 mod cluster_node;
@@ -51,7 +52,8 @@ impl Cluster {
         Cluster { directory: Arc::new(directory), identity }
     }
 
-    /// Makes sure that the cluster serves this user.
+    /// Makes sure that the cluster serves this user. Any node can show that, since all have the
+    /// same users.
     pub(crate) fn check(&self, deadline: Moment) -> Result<(), Failure> {
         self.directory.on_any_node(None, deadline, |node| node.check(deadline))
     }
@@ -70,6 +72,8 @@ impl Backend for Cluster {
 
     fn check_keys(&self, name: &Name, keys: &[Vec<u8>]) -> Result<(), Error> {
         let slot = hashed(name.as_bytes());
+        // The hash tags are compared, not the slots: two tags may share a slot by chance, and
+        // whether a name works must not depend on that.
         if keys.iter().all(|key| hashed(key) == slot) {
             return Ok(());
         }
@@ -112,17 +116,19 @@ impl Backend for Cluster {
         Arc::new(ClusterPublishers::new(&self.directory))
     }
 
-    /// The threads that listen wait for a message, so one is sent to the thread at the node that has the
-    /// slot of the channel.
+    /// Sends a message to the thread that listens at the master of the channel's slot. It blocks on
+    /// its socket, and finds the new channel when it wakes.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = wake_message::wake_listener(&self.identity);
         let slot = hash_slot(channel);
+        // Any node will do if that master is gone: nodes forward the message to all of the client's
+        // threads, one of which then listens for that slot.
         self.directory
             .on_any_node(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
-    /// A grant does not tell by which node's clock it was made. It was made after the last request that
-    /// found the attempt still in the queue.
+    /// Dates a grant from the last request whose reply found the attempt still in the queue. The
+    /// grant is newer than that, whichever node wrote it.
     fn granted_after(
         &self,
         _grant: &GrantMessage,

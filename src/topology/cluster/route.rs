@@ -1,14 +1,14 @@
-//! The way to the node of a cluster that has a slot.
+//! The routing of calls to the node of a cluster that has a slot.
 //!
-//! What a node refused was not done, so that it may be sent to another:
+//! A call that a node refused was not run, so it may be sent to another node:
 //!
-//! | a node says | then |
+//! | a node replies | then |
 //! | --- | --- |
-//! | `MOVED` | the slot is noted to be there, and it is asked |
-//! | `ASK` | the other node is asked this once, with leave (`ASKING`); what takes several exchanges waits instead |
-//! | `TRYAGAIN` | the slot is being moved; asked again after a short pause, until the deadline |
-//! | no connection can be made | the map is asked for; another node is asked if that says so (the worker, at its next try) |
-//! | no answer | nothing is sent again: it may have been done |
+//! | `MOVED` | the map notes the new master, and the call goes there |
+//! | `ASK` | the call goes to the other node once, after `ASKING`; an operation of several round trips waits instead |
+//! | `TRYAGAIN` | the slot is being moved; the call is sent again after a short pause, until the deadline |
+//! | nothing, and no connection can be made | the map is refreshed; the call goes to another node if the map names one (a call of the worker at its next try) |
+//! | nothing, and the call was sent | it is not sent again, because the node may have run it |
 
 use std::time::Duration;
 
@@ -25,18 +25,18 @@ use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::transport::{Lane, Transport};
 
-/// So many redirections are followed at once; then comes a pause, in which the nodes may agree.
+/// This many redirections are followed at once. Then comes a pause, in which the nodes may agree.
 const HOPS: u32 = 4;
-/// How long such a pause is at first, and at most.
+/// The first pause, and the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// The next round is to have this share of all time for its answers: of what is sent in the last moment
-/// it is not known what became.
+/// Another round needs this part of the whole time for its replies: a call that is sent in the last
+/// moment ends as an unknown outcome, and a clear refusal is better.
 const LAST_ROUND_SHARE: u32 = 8;
 
 impl Directory {
-    /// Does something at the node that has a slot, and follows where it is sent from there. What is
-    /// done must be such as the engine may repeat where it failed without an answer.
+    /// Runs `step` at the node that has a slot, and follows redirections. The engine must be able
+    /// to repeat the step after an unknown outcome.
     pub(super) fn follow<T>(
         self: &Arc<Self>,
         slot: u16,
@@ -48,13 +48,16 @@ impl Directory {
         let round = deadline.since(self.now()) / LAST_ROUND_SHARE;
         let mut once: Option<Arc<ClusterNode>> = None;
         let mut why = None;
-        // Time that ran out in a later round did so because of what the earlier ones met.
+        // If the time ends in a later round, the reason of the earlier ones says more: "the
+        // deadline has passed" would hide that the slot is being moved.
         let end = |failure, why: Option<&str>| match (failure, why) {
             (Failure::NotSent(NotSentReason::DeadlinePassed), Some(why)) => unroutable(why),
             (failure, _) => failure,
         };
         loop {
             let asking = once.is_some();
+            // An `ASK` is valid for one command only. If it leads to a refusal, the next try begins
+            // at the master on the map again.
             let member = match once.take() {
                 Some(member) => member,
                 None => self
@@ -65,16 +68,24 @@ impl Directory {
                 Err(failure) => failure,
                 done => return done,
             };
+
             hops += 1;
             let reason = match self.next(slot, &member, &failure) {
                 NextHop::CrossSlot => return Err(cross_slot()),
+                // Two nodes may redirect to each other for a moment after a fail-over, so
+                // redirections are not followed without a bound.
                 NextHop::AtMaster if hops < HOPS => continue,
                 NextHop::AtMaster => "the nodes of the cluster do not agree on who has its slot",
+                // `ASKING` covers one command: the `EXEC` of a transaction, or the `WAIT` after a
+                // write, would be redirected half-way. Such an operation waits for the end of the
+                // move.
                 NextHop::Once(member) if trips == RoundTrips::One && hops < HOPS => {
                     once = Some(member);
                     continue;
                 }
                 NextHop::Once(_) | NextHop::Later => MOVING,
+                // Only what was surely not sent may go to another node. After an unknown outcome
+                // the first node may have run it, and the engine decides what to do (rule 31).
                 NextHop::Failed(Some(seen))
                     if matches!(failure, Failure::NotSent(_))
                         && self.has_other(slot, &member, seen, deadline)
@@ -84,6 +95,8 @@ impl Directory {
                 }
                 NextHop::Failed(_) => return Err(end(failure, why)),
             };
+
+            // Ends early, while the outcome is still known, instead of sending in the last moment.
             if self.now().after(pause + round.max(pause)) >= deadline {
                 return Err(unroutable(reason));
             }
@@ -93,7 +106,7 @@ impl Directory {
         }
     }
 
-    /// Whether another node than this is now known to have the slot.
+    /// Refreshes the map. Returns whether another node than this one now has the slot.
     fn has_other(
         self: &Arc<Self>,
         slot: u16,
@@ -105,10 +118,13 @@ impl Directory {
             && self.known_master(slot).is_some_and(|now| now.address() != member.address())
     }
 
-    /// Draws the conclusions from a failure at a node.
+    /// What follows from a failure at a node. Updates the map accordingly.
     fn next(self: &Arc<Self>, slot: u16, member: &ClusterNode, failure: &Failure) -> NextHop {
         match Redirect::of(failure, member.address()) {
+            // The node does not have this slot, but the one of a key that the user's transaction
+            // names. To follow it would end at a node without the lock.
             Some(redirect) if redirect.slot != slot => NextHop::CrossSlot,
+            // The map keeps the old master: until the end of the move, that one has the slot.
             Some(Redirect { to, once: true, .. }) => NextHop::Once(self.member_at(&to)),
             Some(Redirect { to, .. }) => {
                 self.note(slot, &to);
@@ -119,8 +135,8 @@ impl Directory {
         }
     }
 
-    /// Many commands at once, each to the node that has its slot, on the worker's connections. One
-    /// node that is silent keeps the others' answers waiting once, and then no longer.
+    /// Sends many calls at once, each to the node that has its slot, on the worker's connections. A
+    /// node that becomes silent delays the replies of the others once.
     pub(super) fn call_all(
         self: &Arc<Self>,
         calls: &[Call],
@@ -132,6 +148,8 @@ impl Directory {
             vec![Err(Failure::NotSent(NotSentReason::DeadlinePassed)); count];
         let mut open: Vec<(usize, Option<Arc<ClusterNode>>)> =
             (0..count).map(|number| (number, None)).collect();
+        // No pauses here, unlike in `follow`: renewals of all slots travel together, and the worker
+        // repeats a failed one at its next turn.
         for _ in 0..HOPS {
             if open.is_empty() || self.now() >= deadline {
                 break;
@@ -151,8 +169,10 @@ impl Directory {
                 .map(|group| NodeRequest { node: &group.node, calls: &group.calls })
                 .collect();
             let replies = scatter::ask(&requests, Lane::Worker, 1, deadline, self.clock());
+
             for (group, reply) in groups.iter().zip(replies) {
                 for (number, outcome) in group.numbers.iter().zip(reply.outcomes) {
+                    // The reply to an `ASKING`, which is no call of the caller.
                     let Some(number) = *number else { continue };
                     if let Err(failure) = &outcome {
                         match self.next(hash_slot_of(number), &group.member, failure) {
@@ -161,10 +181,13 @@ impl Directory {
                             NextHop::CrossSlot | NextHop::Later | NextHop::Failed(_) => {}
                         }
                     }
+                    // The outcome of a call that is sent again stays until the next one replaces
+                    // it: if the rounds end first, the caller gets that refusal.
                     outcomes[number] = outcome;
                 }
             }
         }
+        // A raw `MOVED` or `ASK` would say nothing to the user.
         for (number, _) in open {
             if matches!(&outcomes[number], Err(Failure::Refused(_))) {
                 outcomes[number] = Err(unroutable(MOVING));
@@ -173,8 +196,8 @@ impl Directory {
         outcomes
     }
 
-    /// Does something at any node, the next one where that could not. The first is who has a slot, if
-    /// one is named.
+    /// Runs `step` at any node, and at the next one if a node is unreachable. Begins with the
+    /// master of a slot, if one is given.
     pub(super) fn on_any_node<T>(
         self: &Arc<Self>,
         slot: Option<u16>,
@@ -184,6 +207,7 @@ impl Directory {
         let mut masters = self.masters(deadline)?;
         if let Some(slot) = slot {
             let home = self.known_master(slot);
+            // A stable sort: the others stay in order, with the suspect at the end.
             masters
                 .sort_by_key(|member| home.as_ref().is_none_or(|home| !Arc::ptr_eq(home, member)));
         }
@@ -203,24 +227,24 @@ impl Directory {
 
 /// What follows from a failure.
 enum NextHop {
-    /// Another node has the slot.
+    /// To the master of the slot, which the map knows now.
     AtMaster,
-    /// Another node is about to have it, and serves this command alone.
+    /// To the node that is taking the slot over, for this command only.
     Once(Arc<ClusterNode>),
-    /// The slot is being moved.
+    /// Again after a pause: the slot is being moved.
     Later,
-    /// A key of another slot was named.
+    /// Nowhere: the call names a key of another slot.
     CrossSlot,
     /// No other node was named. If this one may be gone, the version of the map that led to it.
     Failed(Option<u64>),
 }
 
-/// What goes to one node together.
+/// The calls that go to one node together.
 struct Group {
     member: Arc<ClusterNode>,
     node: Arc<Node>,
     calls: Vec<Call>,
-    /// Whose answer each of them brings, if anybody's.
+    /// For each call, its number among the caller's calls; `None` for an `ASKING`.
     numbers: Vec<Option<usize>>,
 }
 
@@ -236,11 +260,13 @@ impl Group {
     }
 
     fn add(&mut self, number: usize, call: Call, asking: bool) {
+        // `ASKING` is valid for the next command on the connection only, so it stands before each.
         if asking {
             self.calls.push(Call::asking());
             self.numbers.push(None);
         }
-        // Sent again for want of the script, it would come without the leave.
+        // Whole, as `EVAL`: after a `NOSCRIPT` only the call would be sent again, without its
+        // `ASKING`, and the node would redirect it.
         self.calls.push(if asking { call.with_source().unwrap_or(call) } else { call });
         self.numbers.push(Some(number));
     }
@@ -248,17 +274,18 @@ impl Group {
 
 const MOVING: &str = "its slot is being moved to another node of the cluster";
 
-/// A transaction names a key of another slot.
+/// A transaction names a key of another slot. A single server refuses that with the same code.
 fn cross_slot() -> Failure {
     let text = "a key is not in the slot of the lock";
     Failure::Refused(redis::make_extension_error("CROSSSLOT".into(), Some(text.into())))
 }
 
-/// Whether it may mean that a node is gone, or is no master any longer.
+/// Whether a failure may mean that the node is gone or is no longer a master.
 fn is_doubtful(failure: &Failure) -> bool {
     match failure {
         Failure::NotSent(NotSentReason::Connect(_) | NotSentReason::Closed(_))
         | Failure::Unknown(_) => true,
+        // A full pool, a passed deadline or a wrong setting says nothing about the node.
         Failure::NotSent(_) => false,
         Failure::Refused(_) => {
             matches!(failure.code(), Some("CLUSTERDOWN" | "READONLY" | "MASTERDOWN" | "LOADING"))

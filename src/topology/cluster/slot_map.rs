@@ -9,27 +9,28 @@ use crate::topology::cluster::address::{Address, SlotRange};
 use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::wire::failure::Failure;
 
-/// What is known of the slots.
+/// The map, and the state of its refresh.
 #[derive(Debug, Default)]
 pub(super) struct SlotMap {
     pub(super) masters: Vec<Arc<ClusterNode>>,
-    /// The place of its master for each slot; empty at first.
+    /// For each slot, the index of its master; empty at first.
     slots: Vec<u16>,
-    /// Grows whenever the nodes were asked.
+    /// Grows with each refresh, whether it succeeded or not.
     pub(super) version: u64,
+    /// Whether the map may be out of date.
     pub(super) due: bool,
-    /// Whether somebody is asking the nodes.
+    /// Whether a thread is refreshing the map.
     pub(super) refreshing: bool,
-    /// From when on they may be asked again.
+    /// When the next refresh may start.
     pub(super) refresh_allowed_at: Option<Moment>,
-    /// Why they told nothing the last time, and for how long they were asked.
+    /// Why the last refresh failed, and the time that it had.
     pub(super) last_error: Option<Failure>,
     pub(super) refresh_time: Duration,
-    /// Who was seen to fail, and is asked last.
+    /// The node that failed last. It is asked last.
     pub(super) suspect: Option<Address>,
 }
 
-/// The place of a slot that nobody has.
+/// The index of a slot without a master.
 const NOBODY: u16 = u16::MAX;
 
 impl SlotMap {
@@ -45,8 +46,12 @@ impl SlotMap {
         self.masters.iter().any(|other| Arc::ptr_eq(other, member))
     }
 
-    /// The node to listen to for what is published about a slot.
+    /// The node whose messages about a slot count.
     pub(super) fn listening_master(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
+        // One node for each channel: with all of them, each release would wake a waiter once for
+        // each master. Any connected node will do for the slots of an unreachable one, because
+        // nodes forward published messages. It must be the same one for all threads, hence the
+        // first.
         let home = self.master(slot).filter(|home| home.is_listening());
         home.or_else(|| self.masters.iter().find(|member| member.is_listening()))
     }
@@ -57,7 +62,8 @@ impl SlotMap {
         (0..SLOTS).filter(is_its).collect()
     }
 
-    /// Draws it anew, as one of the nodes that were asked told. Returns the nodes that are on it no longer.
+    /// Replaces the map by the slots that a node returned. Returns the nodes that are no longer on
+    /// it.
     pub(super) fn rebuild(
         &mut self,
         asked: &[Arc<ClusterNode>],
@@ -69,6 +75,9 @@ impl SlotMap {
         for SlotRange { first, last, master } in ranges {
             let found = masters.iter().position(|member| *member.address() == *master);
             let place = found.unwrap_or_else(|| {
+                // A known node is kept as it is, with its pools and its listener: a new object for
+                // the same address would close all connections at each refresh. A seed that was
+                // asked is connected too, and becomes a master here.
                 let known = self
                     .find(master)
                     .or_else(|| asked.iter().find(|member| *member.address() == *master));
@@ -76,15 +85,19 @@ impl SlotMap {
                 masters.len() - 1
             });
             let place = u16::try_from(place).unwrap_or(NOBODY);
+            // In range, because `ranges` accepts no other numbers.
             slots[usize::from(*first)..=usize::from(*last)].fill(place);
         }
         let before = std::mem::replace(&mut self.masters, masters);
         (self.slots, self.due, self.last_error) = (slots, false, None);
+        // By address and not by pointer: a node that is kept must not be retired.
         before.into_iter().filter(|member| self.find(member.address()).is_none()).collect()
     }
 
-    /// Notes that a slot is at this node, and that likely others have moved too.
+    /// Notes that the master at this index has a slot, and that a refresh is due.
     pub(super) fn note(&mut self, slot: u16, place: usize) {
+        // The redirection applies at once: a refresh may be at a node that has not heard of the
+        // move yet, and the calls until then would each be redirected again.
         self.due = true;
         if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
             *entry = u16::try_from(place).unwrap_or(NOBODY);

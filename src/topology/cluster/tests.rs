@@ -1,4 +1,4 @@
-//! Who waits while the nodes are asked where the slots are.
+//! Which calls wait for a refresh of the map.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::wire::transport::Lane;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// The first node takes connections and says nothing. Nobody asks the second one here.
+/// The first node accepts connections and never replies. No request is sent to the second one here.
 #[test]
 fn call_to_a_live_node_does_not_wait_for_a_dead_one() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -38,10 +38,10 @@ fn call_to_a_live_node_does_not_wait_for_a_dead_one() {
     assert_eq!(*directory.master_of(1, Lane::Callers, deadline).unwrap().address(), healthy);
     assert_eq!(*directory.master_of(0, Lane::Worker, deadline).unwrap().address(), dead);
     assert_eq!(*directory.masters(deadline).unwrap()[0].address(), healthy);
-    // A thread asks meanwhile, as the silent node sees, and has heard nothing.
+    // A thread refreshes the map meanwhile, as the silent node sees, and has got no reply.
     let listening = silent.accept().unwrap();
     assert_eq!(directory.suspect(&failed), before);
-    // A call that has nowhere to go waits for what is told. The silent node ends it here.
+    // A call without a usable node waits for the refresh. The silent node ends it here.
     drop((silent, listening));
     directory.ask(before, deadline).unwrap_err();
     assert!(directory.suspect(&failed) > before);

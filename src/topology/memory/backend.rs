@@ -38,7 +38,7 @@ impl MemoryBackend {
         }
     }
 
-    /// The way between this client and the server.
+    /// The link between this client and the server.
     pub(crate) fn link(&self) -> &Arc<FaultyLink> {
         &self.link
     }
@@ -70,7 +70,7 @@ impl Backend for MemoryBackend {
         self.server.exchange(&self.link, None, calls, deadline)
     }
 
-    /// There is no connection that could be out of step.
+    /// Does nothing: replies here cannot be out of step.
     fn discard_connections(&self, _target: &Target) {}
 
     fn publishers(&self) -> Arc<dyn Publishers> {
@@ -78,8 +78,11 @@ impl Backend for MemoryBackend {
         Arc::new(SinglePublisher(Arc::new(MemoryPublisher { server, link })))
     }
 
-    /// The wake-up of the listener is no part of what is played: it meets no fault.
+    /// Wakes the listener, past the link.
     fn listen_to(&self, _channel: &[u8], _deadline: Moment) -> Result<(), Failure> {
+        // A fault that a test sets for "the next exchange" is meant for a request of a lock. If
+        // this one took it, whether the fault hits its target would depend on the listener's
+        // timing.
         let channel = wake_message::client_channel(&self.identity);
         let told = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);
         told.map(drop).map_err(|error| Failure::refused(error.text()))
@@ -123,6 +126,7 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
             return Err(Failure::no_connection());
         }
         let now = self.server.now();
+        // The epoch is always 0, because this server never moves.
         self.server_clock.note(0, self.server.micros(), now, self.server.now());
         Ok(())
     }
@@ -131,6 +135,8 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
         &self.server_clock
     }
 
+    // The engine's bound for a reply is the only limit here; a transport would add
+    // `command_timeout`.
     fn reply_by(&self, deadline: Moment) -> Moment {
         deadline
     }
@@ -138,7 +144,7 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
     fn discard_connections(&self) {}
 }
 
-/// The way of a client to the server, as it listens there.
+/// The server as a client's listener sees it.
 struct MemoryPublisher {
     server: Arc<MemoryServer>,
     link: Arc<FaultyLink>,
@@ -159,8 +165,11 @@ impl Publisher for MemoryPublisher {
 
 impl Subscriber for MemorySubscriber {
     fn next(&mut self, wait: Duration) -> Result<Event, Failure> {
+        // Whoever asks for the next event has handled the ones before.
         self.handled();
-        // In real time: there is nothing to do here for the sake of time alone.
+        // Waits in real time, although the server's clock may stand still. A listener does nothing
+        // for the sake of time alone, so that the clock need not wake it; and its polls go on while
+        // it stands.
         match self.events().recv_timeout(wait) {
             Ok(event) => Ok(event),
             Err(RecvTimeoutError::Timeout) => Ok(Event::Nothing),

@@ -11,15 +11,15 @@ use crate::wire::script::Call;
 use super::link::FaultyLink;
 use super::server::MemoryServer;
 
-/// As for a real connection, this part of the time that a reply may take is for the way there and back.
+/// As for a real connection, this part of the time for a reply is kept for the way there and back.
 const MARGIN: u32 = 10;
 
-/// A connection on which this client may watch keys.
+/// A connection on which a client may watch keys.
 pub(super) struct MemoryConnection<'a> {
     server: &'a Arc<MemoryServer>,
     link: &'a FaultyLink,
     number: u64,
-    /// It failed: the server may have more of it, and this client does not hear what.
+    /// It failed: a request may still be on its way, whose reply the client will not receive.
     is_poisoned: bool,
 }
 
@@ -43,12 +43,15 @@ impl Session for MemoryConnection<'_> {
             return calls.iter().map(|_| Err(Failure::reset())).collect();
         }
         let replies = self.server.exchange(self.link, Some(self.number), calls, deadline);
+        // As a real connection. Otherwise a transaction could go on after its `WATCH` got no reply,
+        // and a test would pass here that fails on a server.
         self.is_poisoned =
             replies.iter().any(|reply| reply.as_ref().is_err_and(Failure::is_unknown));
         replies
     }
 
-    /// There is nothing that the server could wait for, and so it waits all the time.
+    /// Waits for the whole time `within`: this server has no replicas that could end the wait
+    /// earlier.
     fn call_slow(
         &mut self,
         call: &Call,

@@ -1,67 +1,71 @@
-//! What lies between one client and a server in memory, and what is scripted to go wrong there.
+//! The link between one client and a server in memory, and the faults that a test sets on it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::sync::{self, Mutex, ThreadId};
 
-/// What becomes of one exchange.
+/// The fate of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Served,
-    /// Its thread is kept from sending it until it is overdue.
+    /// The thread is delayed, and the deadline passes before it sends.
     Unsent,
-    /// No connection is made.
+    /// No connection can be made.
     Refused,
-    /// The connection breaks before the server has it.
+    /// The connection breaks before the request arrives.
     RequestLost,
-    /// It is done, and the connection breaks.
+    /// The request runs, and the connection breaks before the reply arrives.
     ReplyLost,
-    /// Nothing is done, and nothing comes.
+    /// The request does not arrive, and no reply comes.
     Silence,
-    /// It is done later; the caller waits no longer than it would.
+    /// The request arrives later; the caller waits until its deadline at most.
     RequestDelayed(Duration),
-    /// It is done, and the answer comes later.
+    /// The request runs at once, and its reply arrives later.
     ReplyDelayed(Duration),
 }
 
-/// The way between one client and the server.
+/// The link between one client and the server.
 #[derive(Debug, Default)]
 pub(crate) struct FaultyLink(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What befalls every exchange, until it is restored.
+    /// The fate of every exchange, until the link is healed.
     lasting: Option<Delivery>,
-    /// What befalls the next ones.
+    /// The fates of the next exchanges.
     next: VecDeque<Delivery>,
     lost_messages: u64,
-    /// Its listener is at a replica of the server.
+    /// The client's listener is at a replica of the server.
     listens_at_replica: bool,
     faults: u64,
     waiting: Vec<ThreadId>,
 }
 
 impl FaultyLink {
-    /// What becomes of an exchange that begins now.
+    /// The fate of an exchange that begins now.
     pub(super) fn fate(&self) -> Delivery {
         let mut state = self.0.lock();
+        // A lasting fault leaves the scripted ones for later, so that a test can set both in any
+        // order.
         let fate = state.lasting.or_else(|| state.next.pop_front()).unwrap_or(Delivery::Served);
         state.faults += u64::from(fate != Delivery::Served);
         fate
     }
 
-    /// Whether a message gets through.
+    /// Whether a message reaches the client.
     pub(super) fn lets_message_through(&self) -> bool {
         let mut state = self.0.lock();
+        // Any lasting fault loses messages too: a link that is silent for requests is silent for
+        // all.
         let lost = state.lasting.is_some() || state.lost_messages > 0;
         state.lost_messages = state.lost_messages.saturating_sub(u64::from(lost));
         state.faults += u64::from(lost);
         !lost
     }
 
-    /// Whether this client's listener is at a replica: it hears all the same, and the server does not
-    /// count it.
+    /// Whether this client's listener is at a replica: it receives all messages, and the server
+    /// does not count it.
     pub(super) fn listens_at_replica(&self) -> bool {
         self.0.lock().listens_at_replica
     }
@@ -76,40 +80,42 @@ impl FaultyLink {
         self.0.lock().lasting == Some(Delivery::Refused)
     }
 
-    /// This thread waits, while that goes on, for what does not come.
+    /// Notes, while `work` runs, that this thread waits for a reply that is late or lost.
     pub(super) fn wait(&self, work: impl FnOnce()) {
+        // The test double lets time pass only when every client is at rest. A thread that waits for a
+        // lost reply is at rest: it can go on only when time passes, and must not be waited for.
         let thread = sync::current();
         self.0.lock().waiting.push(thread);
         work();
         self.0.lock().waiting.retain(|waits| *waits != thread);
     }
 
-    /// Whether a thread waits for what does not come.
+    /// Whether a thread waits for a reply that is late or lost.
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.0.lock().waiting.is_empty()
     }
 
-    /// Whether a certain thread waits for what does not come.
+    /// Whether a certain thread waits for such a reply.
     pub(super) fn is_waited_for_by(&self, thread: ThreadId) -> bool {
         self.0.lock().waiting.contains(&thread)
     }
 
-    /// The fate of the next exchanges, after those that have theirs already.
+    /// Sets the fate of the next exchanges, after those that were set before.
     pub(crate) fn script(&self, fate: Delivery, count: u32) {
         self.0.lock().next.extend((0..count).map(|_| fate));
     }
 
-    /// The fate of all exchanges from now on.
+    /// Sets the fate of all exchanges from now on.
     pub(crate) fn set_lasting(&self, fate: Option<Delivery>) {
         self.0.lock().lasting = fate;
     }
 
-    /// So many of the next messages do not arrive.
+    /// Loses this number of the next messages.
     pub(crate) fn lose_messages(&self, count: u64) {
         self.0.lock().lost_messages = count;
     }
 
-    /// Forgets what was scripted.
+    /// Removes all faults.
     pub(crate) fn heal(&self) {
         let mut state = self.0.lock();
         state.lasting = None;

@@ -1,17 +1,18 @@
-//! A server in memory, behind the same backend trait as the real one. The same engine runs over it, with the same
-//! commands, the same scripts and the same replies; only what travels, and what Redis keeps, are played.
+//! A server in memory, behind the same backend trait as the real one. The same engine runs over it,
+//! with the same commands, scripts and replies. Only the network and the data of Redis are
+//! simulated.
 //!
 //! | module | what it has |
 //! | --- | --- |
 //! | `redis` | keys, commands, scripts and transactions, without a network, a clock or threads |
-//! | `server` | that for several clients, with a clock and a network |
-//! | `state` | what it keeps: the store, its connections, and what is on its way |
-//! | `link` | what goes wrong between one client and the server |
+//! | `server` | the server that several clients share, with a clock and a network |
+//! | `state` | its state: the store, its connections, and requests on their way |
+//! | `link` | the faults between one client and the server |
 //! | `connection` | one connection of a client |
-//! | `backend` | the protocol of one client |
+//! | `backend` | the backend of one client |
 //!
-//! Nothing here knows a kind of lock. That commands and scripts do what they do on a real server is tested
-//! by running both with the same words (`tests::parity`).
+//! Nothing here knows a kind of lock. A test runs the same commands and scripts here and on a real
+//! server, and compares the replies (`tests::parity`).
 
 pub(crate) mod backend;
 mod connection;

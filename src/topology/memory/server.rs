@@ -1,4 +1,4 @@
-//! A store that several clients share, with a clock, and with what is still on its way.
+//! A store that several clients share, with a clock, and with the requests on their way.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::link::{Delivery, FaultyLink};
 use super::redis::ErrorReply;
 use super::state::{LateRequest, OpenSession, State, SubscriberQueue};
 
-/// The server's time when the clients' clock shows nothing: far from both 0 and 2^53, in
-/// microseconds.
+/// The server's time in microseconds when the clients' clock is at zero: far from both 0 and 2^53,
+/// so that code which mixes up the two clocks fails.
 const EPOCH: u64 = 1_700_000_000_000_000;
 
 /// A server in memory.
@@ -44,29 +44,34 @@ impl MemoryServer {
         micros_at(self.clock.now())
     }
 
-    /// The state once everything that was on its way until now has arrived.
+    /// The state, in which every request that was due until now has arrived.
     fn state(&self) -> MutexGuard<'_, State> {
+        // There is no thread that delivers late requests. Everybody who looks at the state delivers
+        // those that are due first, so nobody can see a state that the network would not allow, and
+        // a test with a standing clock decides exactly when a request arrives.
         let mut state = self.state.lock();
         let micros = self.micros();
         while let Some(entry) = state.late.first_entry()
             && entry.key().0 <= micros
         {
             let ((at, _), LateRequest { session, words }) = entry.remove_entry();
-            // Nobody waits for the reply.
+            // At the time of arrival, not now: the clock may have been put far forward. Nobody
+            // waits for the reply.
             let _ = state.call(session, &words, at);
             state.forget_session(session);
         }
         state
     }
 
-    /// When the next of what is on its way arrives.
+    /// When the next request on its way arrives.
     pub(crate) fn next_arrival(&self) -> Option<Moment> {
+        // Not `state()`, which would deliver it.
         let micros = self.state.lock().late.keys().next()?.0;
         Some(Moment::PAST.after(Duration::from_micros(micros.saturating_sub(EPOCH))))
     }
 
-    /// Takes commands to the server, which runs one after the other, and its replies back. They are those of a
-    /// session, or need none.
+    /// Sends commands to the server, which runs them one after the other, and returns the replies.
+    /// The commands belong to a session, or need none.
     pub(crate) fn exchange(
         &self,
         link: &FaultyLink,
@@ -77,6 +82,7 @@ impl MemoryServer {
         let sent = self.now();
         let all = |failure: Failure| calls.iter().map(|_| Err(failure.clone())).collect();
         let serve = || self.serve(session, calls, sent);
+        // Before the fate is taken: a call that is not sent must not use up a fault.
         if deadline <= sent {
             return all(Failure::NotSent(NotSentReason::DeadlinePassed));
         }
@@ -109,6 +115,9 @@ impl MemoryServer {
                     self.wait(link, arrives);
                     return serve();
                 }
+                // Queued before this thread waits. It would otherwise arrive only when this thread
+                // runs again, and a test that puts the clock past both moments could see either
+                // order.
                 self.send_late(session, calls, arrives);
                 self.wait(link, deadline);
                 all(Failure::silent())
@@ -122,6 +131,7 @@ impl MemoryServer {
         calls: &[Call],
         sent: Moment,
     ) -> Vec<Result<Reply, Failure>> {
+        // One lock for all commands: a pipeline is not atomic in Redis, but a test needs one order.
         let mut state = self.state();
         let mut serve = |call: &Call| {
             let outcome = state.call(session, &call.words(), self.micros());
@@ -149,7 +159,7 @@ impl MemoryServer {
         number
     }
 
-    /// Closes it. What was sent on it may still arrive.
+    /// Closes a session. A request that was sent on it may still arrive.
     pub(super) fn close_session(&self, number: u64) {
         let mut state = self.state();
         if let Some(session) = state.sessions.get_mut(&number) {
@@ -160,24 +170,25 @@ impl MemoryServer {
 
     pub(super) fn wait(&self, link: &FaultyLink, until: Moment) {
         link.wait(|| {
+            // A loop, because a clock may end a wait early.
             while self.now() < until {
                 self.clock.wait_until(until, &mut sync::sleep);
             }
         });
     }
 
-    /// Runs a command as an operator would.
+    /// Runs a command as an operator would, past all links.
     pub(crate) fn call(&self, words: &[&[u8]]) -> Result<Value, ErrorReply> {
         let words: Vec<_> = words.iter().map(|word| word.to_vec()).collect();
         self.state().call(None, &words, self.micros())
     }
 
-    /// The keys that there are.
+    /// The keys that exist.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         self.state().store.live_keys(self.micros()).map(<[u8]>::to_vec).collect()
     }
 
-    /// Forgets all keys (`FLUSHALL`).
+    /// Deletes all keys (`FLUSHALL`).
     pub(crate) fn flush(&self) {
         let mut state = self.state();
         let gone = state.store.flush();
@@ -189,7 +200,8 @@ impl MemoryServer {
         self.state().store.set_out_of_memory(is_full);
     }
 
-    /// Opens a connection on which this thread listens, to a first channel.
+    /// Opens a connection on which this thread receives messages, and subscribes to a first
+    /// channel.
     pub(crate) fn listen(
         self: &Arc<MemoryServer>,
         link: &Arc<FaultyLink>,
@@ -210,7 +222,8 @@ impl MemoryServer {
         subscriber
     }
 
-    /// Closes all connections that listen, or those of one client.
+    /// Closes all connections for messages, or those of one client. A receiver notices it when its
+    /// channel ends.
     pub(crate) fn disconnect(&self, of: Option<&FaultyLink>) {
         let mut state = self.state();
         let State { store, subscribers, .. } = &mut *state;
@@ -232,9 +245,12 @@ impl MemoryServer {
         of_client.for_each(|(&subscriber, _)| store.put_at_replica(subscriber, there));
     }
 
-    /// Whether all that was told to listeners is done with, but for those that wait themselves.
+    /// Whether the listeners have handled all messages, except those that wait for a reply
+    /// themselves.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
+        // A test puts the clock forward when this is true. A listener that itself waits for a late
+        // reply can go on only when time passes, so waiting for it here would never end.
         let waits = |queue: &SubscriberQueue| queue.link.is_waited_for_by(queue.thread);
         state.subscribers.values().all(|queue| queue.handled >= queue.sent || waits(queue))
     }
@@ -250,7 +266,7 @@ impl fmt::Debug for MemoryServer {
     }
 }
 
-/// A connection that listens.
+/// A connection for messages.
 pub(crate) struct MemorySubscriber {
     server: Arc<MemoryServer>,
     number: u64,
@@ -258,12 +274,12 @@ pub(crate) struct MemorySubscriber {
 }
 
 impl MemorySubscriber {
-    /// What comes; it ends when the server closes the connection.
+    /// The events of this connection. They end when the server closes it.
     pub(crate) fn events(&self) -> &Receiver<Event> {
         &self.events
     }
 
-    /// All that was taken from the events has had its effect.
+    /// Notes that all events taken so far have had their effect.
     pub(crate) fn handled(&self) {
         let mut state = self.server.state();
         if let Some(queue) = state.subscribers.get_mut(&self.number) {
@@ -271,7 +287,7 @@ impl MemorySubscriber {
         }
     }
 
-    /// Listens to a channel; asked again, it is confirmed again.
+    /// Subscribes to a channel. A repeated subscription is confirmed again, as in Redis.
     pub(crate) fn subscribe(&self, channel: &[u8]) {
         self.server.state().subscribe(self.number, channel);
     }

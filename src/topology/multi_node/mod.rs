@@ -2,10 +2,10 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `node` | one of them: a pool for callers, one for the worker, whether it is silent |
-//! | `quarantine` | from when on a server counts that may have forgotten |
-//! | `scatter` | the same question to all of them, on one thread |
-//! | `recent_messages` | what all of them say, once |
+//! | `node` | one server: a pool for callers, one for the worker, and whether it is silent |
+//! | `quarantine` | the time in which a restarted server has no vote |
+//! | `scatter` | one request to many servers, sent and received by one thread |
+//! | `recent_messages` | drops the repetitions of a message that every server publishes |
 
 pub(crate) mod node;
 mod quarantine;

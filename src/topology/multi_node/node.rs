@@ -24,13 +24,14 @@ use crate::wire::transport::Transport;
 pub(crate) struct NodeSettings {
     pub(crate) pool: PoolSettings,
     pub(crate) timeouts: Timeouts,
-    /// For how long its word does not count after a restart; `None` where it always does.
+    /// How long a restarted server has no vote; `None` if every server always counts.
     pub(crate) quarantine: Option<Duration>,
-    /// What the threads of its client are called.
+    /// Names the threads of the client.
     pub(crate) threads: Threads,
 }
 
-/// A server that has to report since when it runs, and so from when on it counts.
+/// A server with a vote: each new connection asks how long it has run, which decides whether its
+/// vote counts.
 #[derive(Debug)]
 struct Voter {
     server: FixedServer,
@@ -46,7 +47,8 @@ impl Locator for Voter {
         self.server.address()
     }
 
-    /// No request goes out without a deadline.
+    /// A proposal carries a deadline in the server's time. A connection that cannot read that time
+    /// could send only proposals that are valid forever, so it is of no use (rule 2).
     fn needs_time(&self) -> bool {
         true
     }
@@ -72,9 +74,9 @@ impl Locator for Voter {
 pub(crate) struct Node {
     transport: Arc<Transport>,
     quarantine: Option<Arc<RestartQuarantine>>,
-    /// It did not answer, or could not be connected to, when it was last tried.
+    /// The last attempt to reach it brought no reply or no connection.
     silent: AtomicBool,
-    /// How long it takes to answer, in nanoseconds.
+    /// How long its last replies took, in nanoseconds.
     took: AtomicU64,
 }
 
@@ -87,6 +89,8 @@ impl Node {
         let NodeSettings { pool, timeouts, quarantine, threads } = settings;
         let quarantine = quarantine.map(|span| Arc::new(RestartQuarantine::new(span)));
         let server = FixedServer::new(info);
+        // Only a quorum counts votes. A node of a cluster has none to withhold, and is asked
+        // nothing.
         let source: Arc<dyn Locator> = match &quarantine {
             Some(quarantine) => Arc::new(Voter { server, quarantine: Arc::clone(quarantine) }),
             None => Arc::new(server),
@@ -101,7 +105,7 @@ impl Node {
         })
     }
 
-    /// The way to it.
+    /// Its connections.
     pub(crate) fn transport(&self) -> &Arc<Transport> {
         &self.transport
     }
@@ -119,35 +123,44 @@ impl Node {
         self.transport.manager().attempts()
     }
 
-    /// How long it takes to answer, as far as is known.
+    /// How long its last replies took, in nanoseconds.
     pub(crate) fn took(&self) -> u64 {
+        // Relaxed here and below: both values are hints for the order of reads and the length of
+        // waits. A stale one costs time, and no other memory is published through them.
         self.took.load(Ordering::Relaxed)
     }
 
-    /// Its answer was waited for until now; or was there already, so that it may be faster than was
-    /// thought: then it is soon read earlier, and that shows.
+    /// Notes how long its reply took. `None` if the reply had arrived before it was read: then the
+    /// server may be faster than assumed.
     pub(crate) fn note_took(&self, took: Option<Duration>) {
         let took = took.map(|took| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        // A reply that waited behind a slower server has no measurable time of its own. Halving the
+        // estimate moves this server forward in the order until its true time can be measured.
+        // Keeping the old estimate would leave a server that became fast behind the slow ones
+        // forever.
         self.took.store(took.unwrap_or(self.took() / 2), Ordering::Relaxed);
     }
 
-    /// No answer came in this time, which may have been too short for one.
+    /// Notes that no reply came in this time.
     pub(crate) fn missed(&self, waited: Duration) {
         let timeout = self.transport.manager().reply_limit().span;
+        // A caller with 5 ms left says nothing about the server. Only a wait of about the whole
+        // time-out does; the tenth below it covers the margin by which a socket stops early.
         if waited >= timeout - timeout / 10 {
             self.set_silent(true);
             self.transport.discard_connections();
         }
     }
 
-    /// It replied on a connection of this standing to what was sent then. Returns its standing by now.
+    /// Notes that the server replied to a request sent at `sent`, on a connection to this run.
+    /// Returns what is known of the run now.
     pub(crate) fn note_reply(&self, server_run: ServerRun, sent: Moment) -> ServerRun {
         self.quarantine
             .as_ref()
             .map_or(server_run, |quarantine| quarantine.note_reply(server_run, sent))
     }
 
-    /// Whether it is not worth waiting for.
+    /// Whether a request should not wait for it.
     pub(crate) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }

@@ -1,15 +1,16 @@
-//! From when on a server counts that is one of several.
+//! The moment from which the vote of a server counts.
 //!
-//! A server that lost its memory in a restart must not vote before every lease has ended that it may
-//! have forgotten. It reports by its own clock how long it has run, and a clock can be wrong. Each
-//! report is checked against what this client knows of the server:
+//! A server that lost its memory in a restart must not vote before every lease has ended that it
+//! may have forgotten. It reports by its own clock how long it has run, and a clock can be wrong.
+//! Each report is checked against what this client knows of the server. A run is *met* when it
+//! replies:
 //!
 //! | what is known | what follows |
 //! | --- | --- |
-//! | Another run was alive when a command was sent that it replied to. | A new run is no older than that. One that says so is not believed, and counts a whole span after it was first met. |
-//! | This run was met before. | What the first report said stands: no later report makes the run count earlier. |
-//! | This run was met before, and now reports a later start. | One of the two reports is wrong, so the later start is believed. It is never later than the first meeting. |
-//! | The server reports no run id. | Its reports describe one run only while they agree about its start, and what followed from the first of those stands. That a reply shows it alive is not used. |
+//! | Another run replied to a request sent at some moment. | The new run started after that moment. If it claims an earlier start, the claim is false: it counts a whole span after its first report arrived. |
+//! | This run was met before. | The first report stands: no later report makes the run count earlier. |
+//! | This run was met before, and now reports a later start. | One of the two reports is wrong, so the later start is believed, but no start after the first meeting. |
+//! | The server reports no run id. | Its reports describe one run only while they agree about its start, and the first of these stands. Replies between the reports prove nothing, because they may be of another run. |
 //! | Nothing yet. | The report is believed. |
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,8 +20,8 @@ use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 use crate::wire::connection::{Reply, ServerRun};
 
-/// The server rounds down the times of its start and of its report, so that the difference is off by
-/// less than this, either way.
+/// The server rounds down the times of its start and of its report, so that the difference is off
+/// by less than this, either way.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// One run of a server's process.
@@ -28,18 +29,18 @@ const SECOND: Duration = Duration::from_secs(1);
 struct SeenRun {
     id: u64,
     counts_from: Moment,
-    /// The end of the span after its start, as the last report told it, believed or not.
+    /// The end of the span after its start by the last report, believed or not.
     reported: Moment,
-    /// When its first report had come: it had started by then.
+    /// When its first report was received: it had started by then.
     seen: Moment,
-    /// When the last command was sent that it replied to: it was alive then, or later.
+    /// When the last request was sent to which it replied: it was alive then or later.
     met: Moment,
 }
 
-/// What all connections to one server know of its runs.
+/// What is known of the runs of one server, shared by all connections to it.
 #[derive(Debug)]
 pub(crate) struct RestartQuarantine {
-    /// For how long it does not count.
+    /// How long a new run has no vote: as long as the longest lease.
     span: Duration,
     last: Mutex<Option<SeenRun>>,
 }
@@ -50,35 +51,38 @@ impl RestartQuarantine {
         RestartQuarantine { span, last: Mutex::new(None) }
     }
 
-    /// Whether a server has to tell of itself in order to count.
+    /// Whether a server must report its uptime for its vote to count.
     pub(crate) fn is_needed(&self) -> bool {
         !self.span.is_zero()
     }
 
-    /// What a new connection has to know, from the reply to `INFO server`; `None` if the user may not
-    /// ask.
+    /// Reads the reply to `INFO server` on a new connection; `None` if the user may not run it.
     pub(crate) fn server_run(&self, reply: Option<&Reply>) -> ServerRun {
         let text = reply.and_then(|reply| redis::from_redis_value_ref::<String>(&reply.value).ok());
+        // Without a reply the bounds are the widest there are, so that nothing follows from them.
         let (sent, received) =
             reply.map_or((Moment::PAST, Moment::FAR), |reply| (reply.sent, reply.received));
         self.assess_report(&text.unwrap_or_default(), sent, received)
     }
 
-    /// A server replied on a connection of this standing to what was sent then. Returns what is known
-    /// of it by now.
+    /// Notes that this run replied to a request sent at `sent`. Returns what is known of it now.
     pub(crate) fn note_reply(&self, server_run: ServerRun, sent: Moment) -> ServerRun {
         let mut last = self.last.lock();
         match &mut *last {
             Some(run) if run.id == server_run.run && run.id != 0 => {
                 run.met = run.met.max(sent);
+                // The later of both: another connection may since have found that this run started
+                // later than this connection was told.
                 let counts_from = server_run.counts_from.max(run.counts_from);
                 ServerRun { counts_from, ..server_run }
             }
+            // A reply of an earlier run that was read late: it proves nothing about the run known
+            // now. With id 0 the connection cannot tell its run from a later one.
             _ => server_run,
         }
     }
 
-    /// A report that was asked for and came then.
+    /// Assesses a report that was requested at `sent` and received at `received`.
     fn assess_report(&self, report: &str, sent: Moment, received: Moment) -> ServerRun {
         let field = |name: &str| {
             report.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
@@ -86,27 +90,45 @@ impl RestartQuarantine {
         let id = field("run_id").map_or(0, |id| {
             let mut hasher = DefaultHasher::new();
             id.hash(&mut hasher);
+            // 0 means "no id" everywhere else.
             hasher.finish().max(1)
         });
         if self.span.is_zero() {
             return ServerRun { run: id, counts_from: Moment::PAST };
         }
         let uptime = field("uptime_in_seconds").and_then(|seconds| seconds.parse::<i64>().ok());
+        // A proxy or an old server may leave the field out. Such a server could have restarted a
+        // moment ago, so it never counts; `keeps_data` is the user's way out.
         let Some(uptime) = uptime else {
             return ServerRun { run: id, counts_from: Moment::FAR };
         };
-        // A clock that was set back makes it negative.
+        // Redis subtracts its start time from its wall clock. A clock set back since the start
+        // makes that negative, and an error here would throw away a server that is well.
         let uptime = Duration::from_secs(u64::try_from(uptime).unwrap_or(0));
-        // The end of the span after the latest start, and the earliest, by this report.
+
+        // The end of the span after the latest start that fits this report, and after the earliest.
+        // The report was written at some moment between `sent` and `received`, and rounds by up to
+        // a second. Only `latest` is safe to count from; `earliest` can only contradict another
+        // report.
         let whole = received.after(self.span);
         let latest = whole.before(uptime.saturating_sub(SECOND));
         let earliest = sent.after(self.span).before(uptime + SECOND);
+
         let mut last = self.last.lock();
         let counts_from = match *last {
+            // The run is known. A clock set forward would make it look older with every report, so
+            // the first report stands: `max`. A report of a later start shows that one of the two
+            // is wrong, and the later is the safe one. `min`: the run replied at `seen`, so it
+            // cannot have started after that, however often its clock is set back.
             Some(run) if run.id == id && id != 0 => {
                 run.counts_from.max(earliest).min(run.seen.after(self.span))
             }
+            // Without an id this may be the same run or another one. Both views are taken: the
+            // start by this report, and what followed from the reports before.
             Some(run) if run.agrees(id, earliest, latest) => latest.max(run.counts_from),
+            // Another run, which claims to have been alive while the one before it replied: its
+            // clock is wrong, and so may be any other time it reports. Only its first contact is
+            // certain.
             Some(run) if uptime > received.since(run.met) + SECOND => whole,
             _ => latest,
         };
@@ -116,7 +138,10 @@ impl RestartQuarantine {
             }
             _ => SeenRun { id, counts_from, reported: latest, seen: received, met: sent },
         };
-        // A report that comes late may be that of an earlier run.
+
+        // Two connections may be opened around a restart, and the one to the run before it may get
+        // this far last. Its report must not replace the run that is alive now: what the live run
+        // may claim is bounded by the last sign of life of the one before.
         if last.is_none_or(|last| last.id == id || sent >= last.met) {
             *last = Some(run);
         }
@@ -125,8 +150,9 @@ impl RestartQuarantine {
 }
 
 impl SeenRun {
-    /// Whether two reports without an id may be those of one run.
+    /// Whether two reports without an id may describe one run.
     fn agrees(&self, id: u64, earliest: Moment, latest: Moment) -> bool {
+        // Zero only if neither report has an id: a run with an id never agrees with one without.
         let (id, known) = (self.id | id, self.reported);
         id == 0 && earliest <= known && known <= latest.after(SECOND)
     }
@@ -346,8 +372,8 @@ mod tests {
             prop_assert!(earlier <= SECOND, "earlier by {earlier:?} in all");
         }
 
-        /// A server whose clock is right is never kept from voting for longer than it must, and never
-        /// votes too early.
+        /// A server whose clock is right is never kept from voting for longer than it must, and
+        /// never votes too early.
         #[test]
         fn right_clock_counts_between_one_span_and_two_seconds_more(
             fraction in 0..1_000_u64,

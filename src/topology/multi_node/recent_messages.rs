@@ -1,4 +1,4 @@
-//! What several servers say, once.
+//! The messages that several servers publish, each of them passed on once.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,11 +6,15 @@ use std::time::Duration;
 use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 
-/// What is said again within this time is a repetition, and may be taken for one for twice as long: until then
-/// whoever was told to ask again, or that somebody waits, has not forgotten.
+/// A message that arrives again within this time is a repetition. It may be dropped for up to twice
+/// as long. That loses nothing: the slot that the first one woke has not yet finished its request
+/// or forgotten that somebody waits.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
 
-/// What was said in the last while.
+/// The messages of the last one to two windows.
+///
+/// Two generations instead of one time stamp for each message: memory is bounded by two windows,
+/// and no sweep is needed.
 #[derive(Debug, Default)]
 pub(crate) struct RecentMessages(Mutex<Recent>);
 
@@ -23,17 +27,21 @@ struct Recent {
 }
 
 impl RecentMessages {
-    /// Whether nobody has said this yet.
+    /// Whether this message arrives for the first time.
     pub(crate) fn is_first(&self, payload: &[u8], now: Moment) -> bool {
         let recent = &mut *self.0.lock();
         if recent.over <= now {
             recent.before = std::mem::take(&mut recent.current);
             recent.over = recent.over.after(DUPLICATE_WINDOW);
+            // Nothing arrived for more than a whole window, so `before` is older than two. The
+            // window also starts anew here, or it would lag behind the clock by the idle time.
             if recent.over <= now {
                 recent.before.clear();
                 recent.over = now.after(DUPLICATE_WINDOW);
             }
         }
+        // Not inserted into `current` if it is in `before`: a message that arrives again and again
+        // must not be dropped for longer than two windows.
         !recent.before.contains(payload) && recent.current.insert(payload.to_vec())
     }
 }

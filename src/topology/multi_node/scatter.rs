@@ -1,15 +1,14 @@
-//! The same question to several servers at once, on the thread that asks: all is sent before any
-//! answer is waited for, so that it takes one round trip, not one for each.
+//! Requests to several servers at once, on the caller's thread. All requests are sent before any
+//! reply is read, so that they take one round trip together and not one each.
 //!
-//! | step | what is done | how long that takes |
+//! | step | what happens | how long it takes |
 //! | --- | --- | --- |
-//! | send | to each server to which there is a connection | no time |
-//! | receive | from each of them in turn, the fastest first, while the others' answers are on their way | until the deadline at most, for all together |
-//! | connect | who has no connection is waited for, all at once | half of what is left; for a server that was silent before not at all, if enough others answer |
+//! | send | each server with a connection is sent its request | no time |
+//! | receive | the replies are read in turn, the fastest server first | until the deadline at most, for all together |
+//! | connect | the missing connections are waited for, all at once | half of the time left; no time for a server that was silent before, if enough others are connected |
 //!
-//! The steps are repeated where there is a new connection.
-//! A connection that had died unnoticed is replaced, and the commands on it are sent again, so they
-//! must be such as may be repeated.
+//! The steps are repeated for new connections. A connection that died unnoticed is replaced, and
+//! its commands are sent again. So every command sent from here must be safe to repeat.
 
 use std::time::Duration;
 
@@ -23,38 +22,38 @@ use crate::wire::pool::{Borrowed, Pool};
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
-/// A dead connection, another one, and a new one.
+/// A server may meet a dead connection, one more that died with it, and then a new one.
 const STEPS: u32 = 3;
-/// While connections are made, how often to look.
+/// How often the pools are polled while connections are made.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
-/// What is read in less was there already.
+/// A reply that is read in less time had arrived before.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
-/// What a server is asked.
+/// The request to one server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeRequest<'a> {
     pub(crate) node: &'a Node,
-    /// Without any it is only connected to.
+    /// Without calls, only a connection is made.
     pub(crate) calls: &'a [Call],
 }
 
-/// What came of it.
+/// The outcome of a request to one server.
 #[derive(Debug)]
 pub(crate) struct NodeReply {
     /// One for each call.
     pub(crate) outcomes: Vec<Result<Reply, Failure>>,
-    /// Nothing was sent before then. An outcome that is no reply has no moment of its own.
+    /// Nothing was sent before this moment. It dates the outcomes that are no replies.
     pub(crate) asked: Moment,
-    /// What the server told of itself, if there was a connection.
+    /// The run of the server, if there was a connection.
     pub(crate) server_run: Option<ServerRun>,
-    /// Whether the calls may have been done before they were done for this answer.
+    /// Whether calls were sent twice, so that the server may have run them before this outcome.
     pub(crate) repeated: bool,
     /// Why there was no connection, where there was none.
     pub(crate) not_sent: Option<Failure>,
 }
 
-/// Asks all at once. Servers that were silent before are waited for only while fewer than `enough`
-/// others are connected.
+/// Sends all requests and collects the replies. A server that was silent before is waited for only
+/// while fewer than `enough` servers are connected.
 pub(crate) fn ask(
     requests: &[NodeRequest<'_>],
     lane: Lane,
@@ -69,12 +68,14 @@ pub(crate) fn ask(
         for call in calls.iter_mut().filter(|call| call.is_open()) {
             call.send(deadline);
         }
-        // An answer that waits behind a slow one is dated late: it is read before.
+        // A reply is dated when it is read. Behind a slow server, a fast server's reply would be
+        // dated too late, and its clock reading and the grant would lose that time.
         let mut under_way: Vec<_> = calls.iter_mut().filter(|call| call.sent.is_some()).collect();
         under_way.sort_by_key(|call| call.node.took());
         for call in under_way {
             call.receive(deadline, clock);
         }
+        // Reading comes before connecting: the wait for a connection would date the replies late.
         if !calls.iter().any(NodeCall::is_open) {
             break;
         }
@@ -83,15 +84,20 @@ pub(crate) fn ask(
     calls.into_iter().map(NodeCall::end).collect()
 }
 
-/// Waits for the connections that are missing.
+/// Waits for the missing connections.
 fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &dyn Clock) {
     let start = clock.now();
-    // The other half is for the exchange.
+    // The other half is for the exchange. Without it, a connection that arrives in the last moment
+    // would carry requests to which no reply can come in time, and each would be an unknown
+    // outcome.
     let until = start.after(deadline.since(start) / 2);
     loop {
         for call in calls.iter_mut().filter(|call| call.is_missing()) {
             call.poll();
         }
+        // Polling instead of a wait on each pool: one thread cannot wait for several pools at once,
+        // and waiting for one after the other would let a dead server use up the time of the
+        // others.
         let found = calls.iter().filter(|call| call.server_run.is_some()).count();
         let worth = |call: &&mut NodeCall<'_>| !call.node.is_silent() || found < enough;
         let waits = calls.iter_mut().filter(|call| call.is_missing()).any(|call| worth(&call));
@@ -105,7 +111,7 @@ fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &
     }
 }
 
-/// The way to one server and back.
+/// The request to one server while it is under way.
 struct NodeCall<'a> {
     node: &'a Node,
     pool: &'a Pool,
@@ -116,14 +122,14 @@ struct NodeCall<'a> {
     connection: Option<Borrowed>,
     asked: Moment,
     server_run: Option<ServerRun>,
-    /// When that was sent which is under way.
+    /// When the request was sent that has no reply yet.
     sent: Option<Moment>,
-    /// A sending that brought no answer.
+    /// Why an earlier sending got no reply.
     doubt: Option<Failure>,
     not_sent: Option<Failure>,
-    /// How many connections could not be made before.
+    /// How many attempts to connect had failed before this one.
     failed: u64,
-    /// Whether it asked for an attempt to connect.
+    /// Whether an attempt to connect was requested.
     ordered: bool,
 }
 
@@ -159,7 +165,8 @@ impl<'a> NodeCall<'a> {
     fn send(&mut self, deadline: Moment) {
         if self.connection.is_none() {
             self.connection = self.pool.ready_or_request();
-            // Once for each request, however often it looks.
+            // `ask` starts an attempt at once and skips the pause after a failure. Once per
+            // request, or the polling below would connect to a dead server without a pause.
             if self.connection.is_none() && !std::mem::replace(&mut self.ordered, true) {
                 self.pool.ask();
             }
@@ -172,7 +179,10 @@ impl<'a> NodeCall<'a> {
         }
         match connection.send_all(&self.calls[self.done.len()..], deadline) {
             Ok(sent) => self.sent = Some(sent),
+            // The server had hung up before: nothing was sent, and the next sending is the first.
             Err(Failure::NotSent(NotSentReason::Closed(_))) => self.close_connection(None),
+            // A part was written before the connection broke. The server may have run what came
+            // whole, so the next sending is a repetition.
             Err(failure @ Failure::Unknown(_)) => self.close_connection(Some(failure)),
             Err(failure) => self.not_sent = Some(failure),
         }
@@ -183,24 +193,32 @@ impl<'a> NodeCall<'a> {
             return;
         };
         let begin = clock.now();
-        // An answer that is there already is read also when the time is over.
+        // Also when the deadline has passed while another server was read: `receive_for` returns
+        // replies that have arrived, and a vote that was cast is better known than not.
         let mut replies = connection.receive_for(&self.calls[self.done.len()..], deadline);
         let end = clock.now();
         self.node.note_took((end.since(begin) >= MIN_WAIT).then(|| end.since(sent)));
+
         let is_unknown =
             |reply: &&Result<Reply, Failure>| matches!(reply, Err(Failure::Unknown(_)));
+        // One reply of several is enough: the server runs, although it may have stopped since.
         if replies.iter().any(|reply| !is_unknown(&reply)) {
             self.node.set_silent(false);
             self.server_run = self.server_run.map(|known| self.node.note_reply(known, sent));
         }
         match replies.iter().find(is_unknown) {
+            // Only a broken connection is worth another sending. Where the server is silent, a
+            // second sending would wait behind the first.
             Some(Err(failure)) if failure.is_disconnect() => {
                 let failure = failure.clone();
                 let is_final = |reply: &Result<Reply, Failure>| match reply {
                     Ok(_) => true,
+                    // The script was never run, so this call must be sent again.
                     Err(Failure::Refused(error)) => !is_no_script(error),
                     Err(_) => false,
                 };
+                // A pipeline runs in order, so all calls before the first missing reply are done.
+                // Sending those again would run each of them twice without need.
                 replies.truncate(replies.iter().take_while(|reply| is_final(reply)).count());
                 self.done.append(&mut replies);
                 return self.close_connection(Some(failure));
@@ -212,19 +230,25 @@ impl<'a> NodeCall<'a> {
         (self.outcomes, self.connection) = (Some(std::mem::take(&mut self.done)), None);
     }
 
-    /// The connection was dead; another may be alive.
+    /// Gives up a dead connection; another one may be alive.
     fn close_connection(&mut self, doubt: Option<Failure>) {
+        // A doubt stays: a first sending without a reply may have run, whatever comes later.
         self.doubt = doubt.or(self.doubt.take());
         self.connection = None;
+        // The next connection may lead to another run of the server, after a restart.
         self.server_run = None;
+        // Failures before this moment do not concern the connection that is sought now.
         self.failed = self.node.attempts().counts().failed;
     }
 
-    /// Looks for a connection.
+    /// Takes a connection, if there is one by now.
     fn poll(&mut self) {
         if let Some(connection) = self.pool.ready_or_request() {
             self.server_run = Some(connection.server_run);
             self.connection = Some(connection);
+        // An attempt failed since this request began. That ends the wait only where no connection
+        // exists that another thread may give back: a full server refuses a new one while the
+        // others go on.
         } else if self.node.attempts().counts().failed != self.failed
             && self.pool.is_empty()
             && let Some(error) = self.node.attempts().last_error()
@@ -235,7 +259,8 @@ impl<'a> NodeCall<'a> {
     }
 
     fn give_up(&mut self, waited: Duration) {
-        // Where there are connections, others may be talking on them, and no more be had.
+        // With connections in the pool, other threads are using them: the pool is too small, and
+        // the server is not silent.
         if self.pool.is_empty() {
             self.node.set_silent(true);
         }
@@ -245,7 +270,8 @@ impl<'a> NodeCall<'a> {
     fn end(self) -> NodeReply {
         let limit = self.node.transport().manager().reply_limit();
         let silent = || Failure::silent().at(&self.node.address(), limit);
-        // What was sent once may have been done, whatever came later.
+        // The doubt outranks a later failure to connect. "Not sent" would claim that the server did
+        // nothing, although the first sending may have run.
         let repeated = self.doubt.is_some();
         let missing = self.doubt.or_else(|| self.not_sent.clone());
         let mut outcomes = self.outcomes.unwrap_or(self.done);

@@ -1,20 +1,21 @@
-//! What attempts may have left on which servers.
+//! Which servers may still have a vote of which attempt.
 //!
 //! | a server's bit is | when |
 //! | --- | --- |
-//! | held | it accepted the attempt |
-//! | open | a request, or its first sending, brought no reply: it may accept the attempt until that request's deadline |
-//! | neither | it replied otherwise, or replied to a release that was sent after that deadline |
+//! | held | the server accepted the attempt |
+//! | open | a request, or its first sending, got no reply: the server may accept it until its deadline |
+//! | neither | the server replied otherwise, or replied to a release sent after that deadline |
 //!
-//! An attempt is in the table while one of its bits is set: where nothing is held and no request is open,
-//! no vote can arrive any more. An attempt that is never confirmed is swept once its leases are over.
+//! An attempt is in the table while one of its bits is set. When no bit is set, no vote exists and
+//! none can arrive any more. An attempt whose votes no server confirms as released is removed by a
+//! sweep once its leases have ended.
 
 use std::collections::HashMap;
 
 use crate::base::sync::Mutex;
 use crate::base::time::Moment;
 
-/// As many servers as there are bits.
+/// One bit for each server.
 pub(crate) const MAX_SERVERS: usize = 64;
 /// The table is swept when it has grown by this much.
 const SWEEP_STEP: usize = 1024;
@@ -23,11 +24,11 @@ const SWEEP_STEP: usize = 1024;
 struct Claim {
     held: u64,
     open: u64,
-    /// Those that are open only since they were last asked.
+    /// The servers for which only the last request is open, and no earlier one.
     fresh: u64,
-    /// When the last request without an answer is surely dead.
+    /// The moment from which no request without a reply can run any more.
     settled: Moment,
-    /// When all of it has ended by itself.
+    /// When all votes have expired by themselves.
     until: Moment,
 }
 
@@ -38,7 +39,7 @@ struct ClaimTable {
 }
 
 impl ClaimTable {
-    /// Changes what is known of an attempt, and forgets it if nothing of it is left.
+    /// Changes the claim of an attempt, and removes it when no bit is left.
     fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Claim)) {
         let Some(claim) = self.claims.get_mut(owner) else { return };
         change(claim);
@@ -48,12 +49,13 @@ impl ClaimTable {
     }
 }
 
-/// What the attempts of one client may have left, by their owner's value.
+/// The claims of the attempts of one client, by owner's value.
 #[derive(Debug, Default)]
 pub(super) struct Claims(Mutex<ClaimTable>);
 
 impl Claims {
-    /// A request is sent to these servers. Until they are heard of it is open there.
+    /// Notes that a request is about to be sent to these servers. It is open there until they
+    /// reply.
     pub(super) fn ask(
         &self,
         owner: &[u8],
@@ -66,55 +68,62 @@ impl Claims {
             return;
         }
         let mut table = self.0.lock();
+        // A sweep of the whole table for each attempt would make many live holds slow. Here each
+        // attempt pays for a constant share of one, and the table is at most a step larger than
+        // needed.
         if table.claims.len() >= table.sweep_at.max(SWEEP_STEP) {
-            // By the time of sending and not when this request is settled: a hold that lives until then keeps
-            // its claim, since a failed renewal asks for it.
+            // Compared with the time of sending, not with `settled` of this request, which is
+            // later: a hold that ends in between is live now, and its failed renewal looks its
+            // claim up.
             table.claims.retain(|_, claim| claim.until > sent);
             table.sweep_at = table.claims.len() + SWEEP_STEP;
         }
         let new = Claim { held: 0, open: 0, fresh: 0, settled, until };
         let claim = table.claims.entry(owner.into()).or_insert(new);
+        // Before `open` is set. A server that still owes a reply to an earlier round stays open
+        // even if it replies to this one: the earlier request may be delayed, and run last.
         claim.fresh = servers & !claim.open;
         claim.open |= servers;
         claim.settled = claim.settled.max(settled);
         claim.until = claim.until.max(until);
     }
 
-    /// Of the servers that were asked, these accepted, and on these the request is surely over: they
-    /// answered it, or were not asked after all.
+    /// Notes the replies to a request: `accepted` servers gave their votes, and `over` servers have
+    /// replied, or were not sent the request after all.
     pub(super) fn replied(&self, owner: &[u8], accepted: u64, over: u64) {
         self.0.lock().change(owner, |claim| {
             claim.held |= accepted;
-            // An earlier request that brought no answer is not answered by this one.
             claim.open &= !(claim.fresh & over);
         });
     }
 
-    /// It lives longer.
+    /// Notes that the leases of an attempt may last until then.
     pub(super) fn lengthen(&self, owner: &[u8], until: Moment) {
         if let Some(claim) = self.0.lock().claims.get_mut(owner) {
             claim.until = claim.until.max(until);
         }
     }
 
-    /// These servers answered to a release that was sent then.
+    /// Notes that these servers replied to a release sent at `sent`.
     pub(super) fn released(&self, owner: &[u8], servers: u64, sent: Moment) {
         self.0.lock().change(owner, |claim| {
             claim.held &= !servers;
-            // What is still on its way may come after the release.
+            // A proposal that is still on its way may arrive after this
+            // release, and be accepted then. Only a release sent after that proposal's deadline
+            // rules it out, because the server ignores late proposals (rule 6).
             if sent >= claim.settled {
                 claim.open &= !servers;
             }
         });
     }
 
-    /// The servers on which something may be left.
+    /// The servers that may have a vote of this attempt.
     pub(super) fn servers(&self, owner: &[u8]) -> u64 {
         let owed = |claim: &Claim| claim.held | claim.open;
         self.0.lock().claims.get(owner).map_or(0, owed)
     }
 
-    /// How many attempts are remembered.
+    /// How many attempts are in the table.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.lock().claims.len()
@@ -168,7 +177,7 @@ mod tests {
     fn vote_of_a_repeated_request_is_owed_until_its_deadline() {
         let claims = Claims::default();
         claims.ask(b"x", 0b1, NOW, LATER, END);
-        // Refused, and the first sending may still arrive.
+        // The repetition was refused, and the first sending may still arrive.
         claims.replied(b"x", 0, 0);
         claims.released(b"x", 0b1, NOW);
         assert_eq!(claims.servers(b"x"), 0b1);

@@ -1,13 +1,14 @@
-//! The servers of a quorum as they are listened to.
+//! The servers of a quorum as publishers of messages.
 //!
-//! A majority of `need` out of `n` servers has a server in common with any `n - need + 1`, so when that many
-//! confirmed a channel, every majority that is released has one of them. Locks can be taken only while `need`
-//! servers answer, which are no fewer, so whoever can take a lock can be told of its release too. Until then,
-//! and where the one server in common goes down, a waiter asks again at its next heartbeat.
+//! A majority of `need` out of `n` servers shares a server with any `n - need + 1` servers. So once
+//! that many have confirmed a channel, a release by any majority is published by one of them. Locks
+//! can be taken only while `need` servers reply, which are at least as many, so a client that can
+//! take a lock can also receive its release. Until the channel is confirmed, or if the only shared
+//! server goes down, a waiter asks again at its next heartbeat.
 //!
-//! The first server to tell of a release is believed, and the [repetitions](RecentMessages) are not passed on. All that
-//! wait hear of a release at the same time. Were they to ask at once they would split the votes between
-//! them, so each lets a random part of a round's time pass.
+//! The first message about a release counts, and its [repetitions](RecentMessages) are dropped. All
+//! waiters receive a release at the same time. If they all asked at once, they would split the
+//! votes among them. So each waits for a random part of the time that a round takes.
 
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ use crate::protocol::wake_message::{Publisher, Publishers};
 use crate::topology::multi_node::node::Node;
 use crate::topology::multi_node::recent_messages::RecentMessages;
 
-/// Waiters do not drift apart by less than this.
+/// Waiters spread over at least this time, even if rounds are faster.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// How long a round takes when all is well.
+/// How long a round takes while all servers are well.
 #[derive(Debug)]
 pub(super) struct RoundTime(AtomicU64);
 
@@ -29,8 +30,12 @@ impl RoundTime {
         RoundTime(AtomicU64::new(u64::try_from(SHORTEST_PAUSE.as_nanos()).unwrap_or(0)))
     }
 
-    /// A round took so long. One that waited for a silent server is an outlier.
+    /// Notes how long a round took.
     pub(super) fn note(&self, took: Duration) {
+        // A round that waited for a silent server takes a whole time-out. If that became the new
+        // value, all waiters would pause for it after each release. So the value can only double,
+        // while a fast round lowers it at once. Two threads may overwrite each other's value here,
+        // which costs nothing but accuracy.
         let most = self.0.load(Ordering::Relaxed).saturating_mul(2);
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.store(took.min(most).max(10_000), Ordering::Relaxed);
@@ -47,7 +52,7 @@ pub(super) struct QuorumPublishers {
     pub(super) need: usize,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) round_time: Arc<RoundTime>,
-    /// What the values of this client's owners have in them.
+    /// The client's id, which is a part of all its owner's values.
     pub(super) client: Vec<u8>,
     pub(super) recent_messages: RecentMessages,
 }
@@ -63,11 +68,14 @@ impl Publishers for QuorumPublishers {
 
     fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
         if is_own {
-            // Each server tells of its own vote, so the last one tells of all. Nothing else is told to one
-            // client here.
+            // Only evictions are sent to a single client here. Each is passed on although every
+            // server sends it: each server publishes when *its* vote is gone, and the hold is lost
+            // only with the last of a majority. Dropping repetitions would drop the one that
+            // matters.
             return payload.starts_with(b"x ");
         }
-        // Threads of this process that wait know of its own releases.
+        // Waiters of this process learn of its own releases directly. A message would wake them a
+        // second time, and they would ask again for nothing.
         let ours = payload.windows(self.client.len()).any(|part| part == self.client);
         !ours && self.recent_messages.is_first(payload, self.clock.now())
     }

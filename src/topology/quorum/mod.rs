@@ -2,70 +2,74 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `servers` | the servers, and asking them |
-//! | `vote` | what servers answer, and what that comes to |
-//! | `round` | one attempt: proposals, votes, and what is taken back when they do not suffice |
-//! | `tally` | what all say about an owner, and why too few agree |
-//! | `listener` | what the servers tell of releases |
-//! | `claims` | what attempts may have left on which servers |
+//! | `servers` | the servers, and requests to them |
+//! | `vote` | the replies of single servers, and how votes are counted |
+//! | `round` | one attempt: proposals, votes, and the withdrawal of too few votes |
+//! | `tally` | the ownership that all replies together show, and why there is no majority |
+//! | `listener` | the messages that servers publish about releases |
+//! | `claims` | which servers may still have a vote of which attempt |
 //!
 //! # One round
 //!
-//! All servers are asked at once, by one thread, each until the same deadline. The lock is granted
-//! when a majority *of all* servers, not of those that answered, has accepted. It is valid from
-//! before the first request was sent, for its time to live less the allowance for clocks that
-//! drift; the engine refuses a grant of which nothing is left. Where there is no majority, the lock
-//! is taken back wherever it was given or may have been; what cannot be taken back now is left to
-//! the worker. Then the attempt is dead, and the next one has an owner's value of its own: the request
-//! that takes it back may come late, and must not take what the next one was given (rule 5). A renewal
-//! needs a majority too, of servers that still have it: where it is gone it is not made anew, because a
-//! late renewal would bring back what was released.
+//! One thread sends a proposal to all servers at once, with one deadline for all. The lock is
+//! granted when a majority *of all* servers, not of those that replied, has accepted. The grant is
+//! valid from before the first request was sent, for its time to live less the allowance for clock
+//! drift; the engine refuses a grant of which nothing is left. Without a majority, the client
+//! withdraws the votes that servers gave or may have given. The worker withdraws those that remain.
+//! Then the attempt is over, and the next one has an owner's value of its own: a withdrawal may
+//! arrive late, and must not take the votes of the next attempt (rule 5). A renewal also needs a
+//! majority, of servers that still have the lock. A renewal never creates the key: a late one would
+//! bring back a released lock.
 //!
-//! The time-out of one server is the bound of a round. A server that was silent is not waited for
-//! again before it has answered, so that it costs one time-out and not one for each call.
+//! The time-out of one server bounds a round. After a time-out, no request waits for that server
+//! until it has replied again, so that it costs one time-out and not one for each call.
 //!
 //! # A server without memory
 //!
-//! A server that restarts empty has forgotten whom it voted for. It must not vote again before that
-//! lease has ended, or two majorities could share only a server that forgot. So each new connection
-//! asks since when the server runs, and its acceptance counts only when that is longer ago than the
-//! longest lease; longer leases are refused. What a server reports is checked against what is known of
-//! it (`topology::multi_node::quarantine`). A restart breaks the connection, so none outlives the run that was asked
-//! about. Until then it is asked like the others: what it accepts now it remembers, and by the time that
-//! it counts, it knows all that is live.
+//! A server that restarts empty has forgotten its vote. It must not vote again before the lease of
+//! that vote has ended, or two majorities could share only a server that forgot. So each new
+//! connection asks how long the server has run, and an acceptance counts only when that is longer
+//! than the longest lease; longer leases are refused. Each report is checked against earlier ones
+//! (`topology::multi_node::quarantine`). A restart breaks the connection, so no connection outlives
+//! the run that it asked about. In the meantime the server gets the same requests as the others: it
+//! remembers the votes that it gives now, and knows all live locks by the time that its votes
+//! count.
 //!
 //! # Tokens, without a second round
 //!
 //! Each server keeps the last token that it accepted for a name. The client proposes one token to
-//! all, above the deadline of its request on the clock of every server that it has heard of. A
-//! server accepts if it is not late, if nobody else has the lock, and if the token is above its own
-//! last; then that is its last. A majority of acceptances of *the same* token grants.
+//! all. That token is above the deadline of the request on the clock of every server whose time is
+//! known. A server accepts if the request is not late, if no other owner has the lock, and if the
+//! token is above its last one, which it replaces. A majority of acceptances of *the same* token
+//! grants.
 //!
-//! *Tokens grow.* Let `t` be granted, and `u` later, after `t` was released or ran out. Their
-//! majorities share a server. It accepted `t`, and afterwards `u`.
+//! *Tokens grow.* Let `t` be granted, and `u` later, after `t` was released or expired. Their
+//! majorities share a server, which accepted `t`, and afterwards `u`.
 //!
-//! - It remembers `t`: then it accepted `u` because `u > t`.
-//! - It has forgotten `t` because the fence ran out. That is kept until the server's clock has passed
-//!   `t`, and longer. It accepted `u` at a time of its clock at which `u` was not late, so `u` is
-//!   above that deadline, which is above that time, which is above `t`.
-//! - It restarted empty. It counts again only after the longest lease, and then its clock has passed
-//!   `t`, if `t` was ahead of it by less: by the time-out of a request and by what the servers' clocks
-//!   are apart. The rest is as before.
+//! - The server remembers `t`: then it accepted `u` because `u > t`.
+//! - The fence with `t` has expired. It expires only after the server's clock has passed `t`. When
+//!   the server accepted `u`, that request was not late: `u` is above its deadline, which is above
+//!   the server's time, which is above `t`.
+//! - The server restarted empty. It votes again only after the longest lease. By then its clock has
+//!   passed `t`, unless `t` was further ahead of it. `t` is ahead by the time-out of a request plus
+//!   the difference between the servers' clocks. The rest is as before.
 //!
-//! A server that refuses because of its last token brings that along, and the next round, which
-//! follows at once, proposes above it. Servers that had accepted accept again: they know the attempt.
-//! A request that was late brings the server's time along in the same way.
+//! A server that refuses because of its last token returns that token, and the next round follows
+//! at once with a higher one. Servers that had accepted accept again, because they know the
+//! attempt. A late request likewise returns the server's time.
 //!
-//! With the token some more are reserved, for local hand-offs; the servers remember the last of them.
-//! Beyond these a hand-off must wait until all clocks of its majority have surely come so far.
+//! A proposal reserves some more tokens for local hand-offs, and the servers remember the last of
+//! these. Beyond them, a hand-off must wait until all clocks of its majority have surely passed the
+//! next token.
 //!
-//! `tests/proof/tests/quorum_model.rs` checks all cases of a small model: servers that forget, requests that are late,
-//! reordered or lost, clocks that are apart; and that each of these rules is missed when it is left out.
+//! `tests/proof/tests/quorum_model.rs` checks all cases of a small model: servers that lose their
+//! memory, requests that are late, reordered or lost, and clocks that differ. It also shows that
+//! each of these rules is needed.
 //!
-//! *What breaks it:* a majority loses its memory without a restart that can be seen (`FLUSHALL`, a
-//! server told to keep its data that does not), or clocks that are set back or are apart by more than
-//! the longest lease, each together with the loss of memory. Then tokens may repeat within the time
-//! that was lost.
+//! *What breaks it:* a majority loses its memory without a visible restart (`FLUSHALL`, or a server
+//! that was declared to keep its data and does not); or clocks are set back, or differ, by more
+//! than the longest lease, each together with a loss of memory. Then tokens may repeat within the
+//! lost time.
 
 mod claims;
 mod listener;
@@ -107,14 +111,17 @@ pub(crate) use claims::MAX_SERVERS;
 pub(crate) use servers::{Quorum, QuorumRules};
 
 impl Quorum {
-    /// Connects, and says why too few servers serve this user.
+    /// Connects to all servers. Returns an error if too few of them serve this user.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        // Twice the time-out of a request: no connection exists yet, and `ask` leaves one half of
+        // the time for making them.
         let deadline = self.clock.now().after(self.rules.timeout * 2);
         let calls = [probe()];
         let all: Vec<NodeRequest<'_>> =
             self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
         let node_replies = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
         let node_replies: Vec<Option<NodeReply>> = node_replies.into_iter().map(Some).collect();
+
         let now = self.clock.now();
         let mut seen: Vec<(u64, String)> = Vec::new();
         let (mut serving, mut counted) = (0, 0);
@@ -122,6 +129,11 @@ impl Quorum {
             let Some(node_reply) = node_reply else { continue };
             serving += usize::from(node_reply.outcomes.iter().all(Result::is_ok));
             let Some(server_run) = node_reply.server_run else { continue };
+            // Two addresses of one server (a name and an IP, a socket and a port) would be two
+            // votes with one memory, so that one crash could remove both. Addresses cannot be
+            // compared to find that out; the run id can. `Voters` checks it again for every round,
+            // because this check runs only with `connect_now`, and an address may lead elsewhere
+            // later.
             if let Some((_, other)) =
                 seen.iter().find(|(run, _)| *run == server_run.run && *run != 0)
             {
@@ -134,9 +146,12 @@ impl Quorum {
             seen.push((server_run.run, node.address()));
             counted += usize::from(server_run.counts_from <= now);
         }
+
         if serving < self.rules.need {
             return Err(self.no_majority(&node_replies, false).into());
         }
+        // Only a warning: after a restart of all servers the quarantine ends by itself, and a
+        // service that is started together with its servers must not fail to start.
         if counted < self.rules.need {
             log!(
                 warn,
@@ -165,7 +180,9 @@ impl Protocol for Quorum {
         let outcome = self
             .check_lease("lease", request.ttl)
             .and_then(|()| self.attempt(target, request, deadline));
-        // What was not granted was given back, or is left to the worker.
+        // An attempt that got no majority sent withdrawals, which may still be on their way. The
+        // same owner's value must not be proposed again, or such a withdrawal could take the new
+        // votes away (rule 5).
         AcquireOutcome { outcome, is_spent: true }
     }
 
@@ -191,6 +208,8 @@ impl Protocol for Quorum {
     ) -> Result<OwnershipReply, Failure> {
         self.check_lease(TTL_OF_EXTEND, ttl)?;
         let calls = [target.renew(owner, ttl, count)];
+        // Before sending: once a server has extended the lease, the claim must outlive it, even if
+        // no reply arrives. A claim that is swept too early would leave its vote behind.
         self.claims.lengthen(owner, deadline.after(ttl));
         let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
         self.tally(&node_replies, 0, owner, TallyKind::Renew)
@@ -220,10 +239,14 @@ impl Protocol for Quorum {
                 }
                 LeaseCommand::Release { .. } => {
                     let told = self.tally(&node_replies, number, request.owner, TallyKind::Release);
+                    // A background release must go on until *every* server has confirmed it. A
+                    // majority of confirmations frees the lock, but a vote that remains on one
+                    // server blocks that server for a lease.
                     if self.may_still_own(request.owner) {
                         return Err(self.no_majority_on(&node_replies, number, true));
                     }
-                    // Where nothing is left it does not matter whether it was enough to be held.
+                    // No vote remains, so the work is done, even where too few servers confirm that
+                    // the owner ever had the lock. An error here would repeat the release forever.
                     told.or(Ok(OwnershipReply {
                         ownership: Ownership::Gone,
                         sent: self.clock.now(),
@@ -248,6 +271,10 @@ impl Protocol for Quorum {
                 None => found.push((1, holder)),
             }
         }
+
+        // A vote of one server is no holder: an attempt that fails has some votes for a moment.
+        // Only with a majority, or if the missing replies could not make one, is the result
+        // certain.
         let most = found.into_iter().max_by_key(|(votes, _)| *votes);
         let votes = most.as_ref().map_or(0, |(votes, _)| *votes);
         if votes >= self.rules.need {
@@ -268,13 +295,15 @@ impl Protocol for Quorum {
         let limit = self.limit(deadline);
         let (mut again, mut had, mut open) = (true, false, false);
         loop {
-            // A server that reported the holder has reported its time.
+            // A server whose time is not known is left out. Without a deadline, a delayed force
+            // could evict the holder long after the caller has got an error and given up.
             let call = |node: &Arc<Node>| {
                 node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
             };
             let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
             let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
-            // A server on which that owner had it no longer has done nothing.
+            // Kept over both rounds: a first request without a reply may still run, whatever the
+            // servers reply to the second.
             open |= is_open(&node_replies, 0);
             let (mut answered, mut late) = (0, 0);
             for (node, reply) in first_replies(&node_replies) {
@@ -293,6 +322,9 @@ impl Protocol for Quorum {
             if answered >= self.rules.need {
                 return Ok(had);
             }
+            // Once more, and not forever: a late request returns the server's time, so that the
+            // next deadline is right. If that is late too, the clock jumps or the network is too
+            // slow.
             if late == 0 || !std::mem::take(&mut again) {
                 return Err(self.no_majority(&node_replies, had || open));
             }
@@ -313,6 +345,8 @@ impl Protocol for Quorum {
         ))
     }
 
+    // Nobody receives the request. The contract of `request_release` allows that for any lock, so
+    // that it is no error here.
     fn request_release(&self, _target: &Target, _deadline: Moment) -> Result<bool, Failure> {
         Ok(false)
     }
@@ -332,7 +366,8 @@ impl Protocol for Quorum {
         })
     }
 
-    /// The threads that listen wait for a message, so they are sent one.
+    /// Sends a message to each thread that listens. They block on their sockets, and find the new
+    /// channel when they wake.
     fn listen_to(&self, _channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = [wake_message::wake_listener(&self.identity)];
         let nudges = vec![Some(&nudge); self.nodes.len()];
@@ -342,11 +377,13 @@ impl Protocol for Quorum {
             _ => None,
         };
         let mut denials: Vec<Failure> = replies.iter().flatten().filter_map(denied).collect();
-        // The others suffice; those that were not reached look by themselves, a little later.
+        // Only a denial by a majority is an error: enough other servers then cannot be listened to.
+        // A listener that the message did not reach polls for new channels itself a little later.
         if denials.len() < self.rules.need { Ok(()) } else { Err(denials.swap_remove(0)) }
     }
 
-    /// There are several servers, each with a clock of its own.
+    /// No server hands a lock over here, since a hand-over would be one vote only. So there is no
+    /// grant to date.
     fn granted_after(
         &self,
         _grant: &GrantMessage,

@@ -1,4 +1,4 @@
-//! One attempt: proposals, votes, and what is taken back when they do not suffice.
+//! One attempt: proposals, votes, and the withdrawal of votes that make no majority.
 
 use std::time::Duration;
 
@@ -15,44 +15,49 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
-/// The first proposal, one above what it was refused for, one more for a clock not known well.
+/// The first proposal, one above the token that refused it, and one more for a clock that was not
+/// known well.
 const ROUNDS: u32 = 3;
 /// How many tokens are reserved besides the one that is proposed (rule 19).
 const RESERVED: u64 = 31;
-/// Tokens fit into so many bits.
+/// The greatest token. Numbers of Lua are doubles, which are exact up to here (rule 20).
 const GREATEST: u64 = (1 << 53) - 1;
-/// So much of the caller's time is for taking back what was given…
+/// How much of the caller's time is kept for the withdrawal of votes…
 const RESERVE: Duration = Duration::from_millis(25);
-/// …and so much at least for that, and for the attempt itself, also where it is over.
+/// …and how long that may take at least, and the attempt itself, even past the caller's deadline.
 const WITHDRAW_TIME: Duration = Duration::from_millis(10);
 const ATTEMPT: Duration = Duration::from_millis(15);
 
-/// What a round came to.
+/// The result of a round.
 struct Round {
     token: u64,
     sent: Moment,
     /// How many acceptances count.
     counted: usize,
-    /// When the clocks of those have surely come to the last token reserved.
+    /// When the clocks of these servers have surely passed the last reserved token.
     passed: Moment,
-    /// How many would accept a higher token, or a request that is not late, and how high.
+    /// How many servers would accept a higher token or a request that is in time.
     again: usize,
+    /// The highest last token that they reported.
     floor: u64,
-    /// Who has the votes of other servers.
+    /// The owners that have the votes of other servers.
     holders: Vec<NodeHolder>,
-    /// How many did not say.
+    /// How many servers sent no readable reply.
     unanswered: usize,
     node_replies: Vec<Option<NodeReply>>,
 }
 
 impl Quorum {
-    /// Tries to get a majority, and leaves nothing where it does not get one.
+    /// Tries to get a majority. Without one, it withdraws the votes that it got.
     pub(super) fn attempt(
         &self,
         target: &Target,
         request: &AcquireRequest<'_>,
         deadline: Moment,
     ) -> Result<AcquireReply, Failure> {
+        // The withdrawal needs time of its own. If the round used up all of it, the votes of a
+        // failed attempt would block the servers until the worker withdraws them. A caller with
+        // almost no time still gets one short attempt, and so does `try_lock` at its deadline.
         let soonest = self.clock.now().after(ATTEMPT);
         let limit = self.limit(deadline.before(RESERVE).max(soonest));
         self.connect_missing(limit);
@@ -65,6 +70,10 @@ impl Quorum {
                 Err(failure) => break Err(failure),
             };
             if round.counted >= need {
+                // Dated from before the first request was sent. The leases began one after the
+                // other, and only that moment is before all of them. `passed` stands for the
+                // servers' clocks: no hand-off may use tokens beyond the reserved ones before it
+                // (rule 19).
                 return Ok(AcquireReply::Granted(Granted {
                     token: round.token,
                     ttl: request.ttl,
@@ -74,6 +83,9 @@ impl Quorum {
                     waiters: 0,
                 }));
             }
+            // Another round helps only if the servers that would accept a better proposal complete
+            // a majority. Votes of other holders do not change within a round. The bound on the
+            // rounds keeps two clients from outbidding each other without end.
             let hopeful = round.again > 0 && round.counted + round.again >= need;
             if !hopeful || rounds == ROUNDS || self.clock.now() >= limit {
                 break Ok(round);
@@ -81,9 +93,17 @@ impl Quorum {
             floor = floor.max(round.floor);
             rounds += 1;
         };
+
+        // Before the outcome is examined, and also where no round came about: an earlier round of
+        // the same attempt may have left votes.
         self.withdraw_votes(target, request, deadline);
         let mut round = round?;
+
+        // Enough servers take part, and some have other holders.
         if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
+            // No holder can have a majority, even with all missing replies: several attempts split
+            // the votes, and nobody has the lock. To wait for the end of a lease would be wrong,
+            // because those attempts withdraw at once. So the caller pauses for about a round.
             if most_votes(&round.holders) + round.unanswered < need {
                 return Ok(AcquireReply::Split(self.round_time.get()));
             }
@@ -91,20 +111,23 @@ impl Quorum {
             let ttl = free_after(&mut round.holders, missing);
             return Ok(AcquireReply::Busy(Busy { ttl, ahead: 0, hands_over: false }));
         }
-        // Enough are well, and others were there first each time.
+        // Enough servers are well, but other attempts were faster in each round. That is contention
+        // and not an outage, although no reply names a holder with a majority.
         let outrun = round.floor >= round.token || !round.holders.is_empty();
         if outrun && round.counted + round.again + round.holders.len() >= need {
             return Ok(AcquireReply::Split(self.round_time.get()));
         }
         let open = self.claims.servers(request.owner) != 0;
-        // Enough are well, and were asked too late.
+        // Enough servers are well, and got the request too late. `Late` means that nothing was
+        // done, so it must not be returned while a vote may be left.
         if !open && round.counted + round.again + round.holders.len() >= need {
             return Ok(AcquireReply::Late);
         }
         Err(self.no_majority(&round.node_replies, open))
     }
 
-    /// Connects to servers whose time is not known: no request goes out without a deadline.
+    /// Connects to the servers whose time is not known. A new connection reads it, and without it
+    /// no proposal can have a deadline.
     fn connect_missing(&self, limit: Moment) {
         let strange: Vec<_> = self
             .nodes
@@ -112,6 +135,8 @@ impl Quorum {
             .map(|node| (!node.server_clock().is_known()).then_some(&[][..]))
             .collect();
         let known = strange.iter().filter(|calls| calls.is_none()).count();
+        // Waited for only as far as a majority needs it: a dead server must not cost a round, and
+        // the attempt can go on without it.
         if known < self.nodes.len() {
             self.ask(&strange, Lane::Callers, self.rules.need.saturating_sub(known), limit);
         }
@@ -124,12 +149,18 @@ impl Quorum {
         floor: u64,
         limit: Moment,
     ) -> Result<Round, Failure> {
+        // Before anything is sent and before the deadlines are made: validity counts from here
+        // (rule 3).
         let sent = self.clock.now();
         let deadlines: Vec<Option<u64>> =
             self.nodes.iter().map(|node| node.server_clock().reached_at(limit)).collect();
+        // One token for all servers, above *every* deadline and not only above that of each server:
+        // the head of this folder shows that tokens grow only then.
         let above = deadlines.iter().flatten().copied().fold(floor, u64::max);
         let token = above.saturating_add(1);
         let reserved = token.saturating_add(RESERVED);
+        // One server with a clock in the far future would otherwise raise the tokens of all servers
+        // for good, up to numbers that Lua rounds.
         if reserved > GREATEST {
             return Err(invalid_setting(
                 "token",
@@ -143,10 +174,15 @@ impl Quorum {
                 deadline.map(|deadline| [target.propose(request, deadline, token, reserved)])
             })
             .collect();
+
+        // Noted before sending: a panic or a lost reply must leave a claim, not a vote that nobody
+        // withdraws. Twice the time to live: a server may accept at `limit`, and repeated
+        // acceptances may extend its lease; a claim that ends too late costs only memory.
         let bits = calls.iter().enumerate().map(|(node, calls)| u64::from(calls.is_some()) << node);
         let asked = bits.fold(0, |asked, bit| asked | bit);
         self.claims.ask(request.owner, asked, sent, limit, limit.after(request.ttl * 2));
         let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
+
         let mut round = Round {
             token,
             sent,
@@ -159,15 +195,19 @@ impl Quorum {
             node_replies: Vec::new(),
         };
         self.round_time.note(self.clock.now().since(sent));
+
         let mut voters = Voters::default();
         let (mut accepted, mut over) = (0, 0);
         for (node, node_reply) in node_replies.iter().enumerate() {
             let Some(node_reply) = node_reply else { continue };
             let bit = 1 << node;
-            // The first sending of a repeated request may have been accepted, or may arrive yet.
+            // After a repetition, a reply settles only the second sending. The first one may have
+            // been accepted, or may arrive later.
             let settled = if node_reply.repeated { 0 } else { bit };
             match node_reply.outcomes.first() {
                 Some(Ok(reply)) => {
+                    // An unreadable reply settles nothing: it may belong to another command, and
+                    // the request itself may have been accepted.
                     let Ok((vote, micros)) = self.read(node, vote(&reply.value, token)) else {
                         continue;
                     };
@@ -177,8 +217,12 @@ impl Quorum {
                     let counts = voters.counts(node_reply.server_run, reply);
                     match vote {
                         Vote::Accepted => {
+                            // Also where the vote does not count, as in a quarantine: the server
+                            // has the key, and a withdrawal must remove it.
                             accepted |= bit;
-                            // The first sending has the same token, which is not above the last one.
+                            // Even after a repetition: both sendings have the same token, and the
+                            // server accepts a token only once, so the other one can do nothing any
+                            // more.
                             over |= bit;
                             if counts {
                                 round.counted += 1;
@@ -187,6 +231,8 @@ impl Quorum {
                                 round.passed = round.passed.max(reply.received.after(ahead));
                             }
                         }
+                        // Counted in quarantine too: the server may have forgotten votes, but this
+                        // one it has.
                         Vote::Busy(holder) => round.holders.push(holder),
                         Vote::Late => round.again += usize::from(counts),
                         Vote::Low(last) => {
@@ -196,6 +242,7 @@ impl Quorum {
                     }
                     over |= settled;
                 }
+                // It may have been accepted, and the bit stays open.
                 Some(Err(failure)) if failure.is_unknown() => {}
                 _ => over |= settled,
             }
@@ -205,13 +252,16 @@ impl Quorum {
         Ok(round)
     }
 
-    /// Takes back what was given, or may have been. What cannot be taken back now remains.
+    /// Withdraws the votes that servers gave or may have given. Where that fails, the claim
+    /// remains, and the worker goes on.
     fn withdraw_votes(&self, target: &Target, request: &AcquireRequest<'_>, deadline: Moment) {
         let servers = self.claims.servers(request.owner);
         if servers == 0 {
             return;
         }
-        // Where it may have looked like a holder others wait for its release.
+        // With votes on so many servers, other clients may have taken this attempt for a holder,
+        // and wait for a release message. With fewer, a message would only wake them for nothing,
+        // and all of them would then split the votes again.
         let release = if servers.count_ones() as usize >= self.rules.need {
             [target.release(request.owner, request.ttl, None)]
         } else {
@@ -220,6 +270,8 @@ impl Quorum {
         let calls: Vec<_> = (0..self.nodes.len())
             .map(|node| (servers & (1 << node) != 0).then_some(&release))
             .collect();
+        // Past the caller's deadline too: a few milliseconds here save the other clients a lease.
+        // `enough` is 0, because a silent server gets its withdrawal from the worker.
         let deadline = deadline.max(self.clock.now().after(WITHDRAW_TIME));
         let node_replies = self.ask(&calls, Lane::Callers, 0, deadline);
         for (node, reply) in first_replies(&node_replies) {

@@ -1,4 +1,4 @@
-//! The servers of a quorum, and asking them.
+//! The servers of a quorum, and the requests to them.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
-/// What a quorum goes by.
+/// The rules of a quorum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuorumRules {
     /// How many servers must agree.
     pub(crate) need: usize,
-    /// How long one of them may take.
+    /// How long one of them may take to reply.
     pub(crate) timeout: Duration,
     /// No lease is longer.
     pub(crate) longest: Duration,
@@ -54,8 +54,8 @@ impl Quorum {
         }
     }
 
-    /// Asks those servers for which there are calls. One exchange each, within a server's time-out.
-    /// Where fewer than `enough` can be reached, those that were silent before are waited for too.
+    /// Sends calls to the servers for which there are some: one exchange each, within the time-out
+    /// of a server. If fewer than `enough` servers are connected, silent ones are waited for too.
     pub(super) fn ask<C: AsRef<[Call]>>(
         &self,
         calls: &[Option<C>],
@@ -71,6 +71,7 @@ impl Quorum {
             .collect();
         let mut node_replies =
             ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
+        // One place for each server, asked or not: bits of claims are places in this list.
         calls.iter().map(|calls| calls.as_ref().and_then(|_| node_replies.next())).collect()
     }
 
@@ -87,8 +88,9 @@ impl Quorum {
         deadline.min(self.clock.now().after(self.rules.timeout))
     }
 
-    /// An answer that cannot be read may belong to another command, so no connection to that server
-    /// is trusted any longer.
+    /// Passes on an outcome. A reply that cannot be read may belong to another command, and so may
+    /// every later reply on its connection. Which connection that was is no longer known here, so
+    /// all connections to that server are given up.
     pub(super) fn read<T>(&self, node: usize, outcome: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(failure) = &outcome
             && failure.is_unknown()
@@ -118,7 +120,7 @@ pub(super) fn invalid_setting(
     Failure::NotSent(NotSentReason::InvalidSetting { field, wrong: wrong.into(), expected })
 }
 
-/// The replies to the first call, and of which servers they are.
+/// The replies to the first call, each with the number of its server.
 pub(super) fn first_replies(
     node_replies: &[Option<NodeReply>],
 ) -> impl Iterator<Item = (usize, &Reply)> {

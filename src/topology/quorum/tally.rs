@@ -1,4 +1,4 @@
-//! What all servers together say about an owner, and why too few of them agree.
+//! The ownership that the replies of all servers show together, and why there is no majority.
 
 use redis::RedisError;
 
@@ -12,33 +12,38 @@ use crate::topology::quorum::vote::Tally;
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
-/// What servers are asked about an owner.
+/// The request whose replies are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TallyKind {
     Renew,
     Release,
 }
 
-/// Who has voted already: a server that is reached in two ways has one vote.
+/// The runs that have voted. A server with two addresses has one vote.
 #[derive(Debug, Default)]
 pub(super) struct Voters(Vec<u64>);
 
 impl Voters {
-    /// Whether the word of a server counts.
+    /// Whether the vote of a server counts.
     pub(super) fn counts(&mut self, server_run: Option<ServerRun>, reply: &Reply) -> bool {
         let Some(ServerRun { run, counts_from }) = server_run else { return false };
+        // Compared with the sending, not with now: the server ran the request at some moment after
+        // it, and only the earliest of these is certain.
         if counts_from > reply.sent {
             return false;
         }
         if run != 0 && self.0.contains(&run) {
             return false;
         }
+        // Run 0 is unknown. Two servers without a run id are taken for two, or no quorum of servers
+        // that do not report one could ever agree.
         self.0.push(run);
         true
     }
 }
 
-/// Whether a request to some server has no reply, so that the server may have run it, or may run it yet.
+/// Whether a request to some server has no reply, so that the server may have run it or may yet run
+/// it.
 pub(super) fn is_open(node_replies: &[Option<NodeReply>], number: usize) -> bool {
     node_replies.iter().flatten().any(|node_reply| {
         let unanswered = node_reply
@@ -49,8 +54,9 @@ pub(super) fn is_open(node_replies: &[Option<NodeReply>], number: usize) -> bool
     })
 }
 
-/// Whether some server ran a request about an owner. Too few replies then make the outcome unknown: that
-/// server did its part now, or the vote was gone before, and with it perhaps the lock.
+/// Whether some server ran a request about an owner. Without a majority of replies, the outcome is
+/// then unknown: that server did its part, or its vote was gone before, and with it perhaps the
+/// lock.
 fn has_run(node_replies: &[Option<NodeReply>], number: usize) -> bool {
     let ran = |node_reply: &NodeReply| match node_reply.outcomes.get(number) {
         Some(Ok(_)) => true,
@@ -62,7 +68,7 @@ fn has_run(node_replies: &[Option<NodeReply>], number: usize) -> bool {
 }
 
 impl Quorum {
-    /// What all say about one of the owners that they were asked about.
+    /// Counts the replies about one of the owners in a request.
     pub(super) fn tally(
         &self,
         node_replies: &[Option<NodeReply>],
@@ -77,12 +83,15 @@ impl Quorum {
             let Some(node_reply) = node_reply else { continue };
             let reply = match node_reply.outcomes.get(number) {
                 Some(Ok(reply)) => reply,
-                // A key that holds something else is another's, as it is on one server.
+                // A key of another type belongs to somebody else, as it does on one server. If this
+                // were an error, a hold could neither be lost nor be released while the key is
+                // there.
                 Some(Err(failure)) if failure.is_wrong_type() => {
                     tally.count(Ownership::Taken);
                     first = first.min(node_reply.asked);
+                    // The release ran and found no vote. An error reply has no time of its own, so
+                    // the earliest possible moment is used.
                     if kind == TallyKind::Release {
-                        // The release ran, and found nothing to take back.
                         self.claims.released(owner, 1 << node, node_reply.asked);
                     }
                     continue;
@@ -90,15 +99,20 @@ impl Quorum {
                 _ => continue,
             };
             let Ok(mut ownership) = self.read(node, ownership(&reply.value)) else { continue };
+            // The earliest sending of all: an extended lease is valid from there, as with a grant.
             first = first.min(reply.sent);
             if kind == TallyKind::Release {
                 self.claims.released(owner, 1 << node, reply.sent);
-                // The first request may have been the one that did it (rule 15).
+                // The key is gone because the first sending deleted it, or because it was lost
+                // before. On one server the engine decides between the two (rule 15). Here one
+                // vote may count as released: it needs a majority to matter.
                 if node_reply.repeated && ownership == Ownership::Gone {
                     ownership = Ownership::Owned;
                 }
             }
-            // That it has nothing of ours is true whatever it has forgotten.
+            // A denial counts even in quarantine: the server has no vote of ours, whatever else it
+            // has forgotten. A confirmation of a restarted server could be a vote that it gave a
+            // second time.
             if ownership != Ownership::Owned || voters.counts(node_reply.server_run, reply) {
                 tally.count(ownership);
             }
@@ -112,12 +126,13 @@ impl Quorum {
         }
     }
 
-    /// Why too few servers agree; `unknown` unless it is sure that no server has done anything.
+    /// Says why there is no majority. `unknown` unless it is certain that no server ran the
+    /// request.
     pub(super) fn no_majority(&self, node_replies: &[Option<NodeReply>], unknown: bool) -> Failure {
         self.no_majority_on(node_replies, 0, unknown)
     }
 
-    /// The same about one question of several.
+    /// The same for one request of several.
     pub(super) fn no_majority_on(
         &self,
         node_replies: &[Option<NodeReply>],
@@ -131,7 +146,7 @@ impl Quorum {
             let outcome =
                 node_reply.as_ref().and_then(|node_reply| node_reply.outcomes.get(number));
             let failure = match (node_reply, outcome) {
-                // It is sent nothing before its time is known, which each connection begins with.
+                // It was sent nothing, because its time is not known: no connection was made yet.
                 (None, _) => node
                     .attempts()
                     .last_error()
@@ -175,13 +190,17 @@ impl Quorum {
                 });
             }
         }
+
+        // So many servers refuse for good (a password, a permission) that no majority is left. The
+        // refusal itself says what to mend, and callers must not wait for an end of an outage. With
+        // an unknown outcome that would claim that nothing was done.
         if !unknown && lasting.len() > self.nodes.len() - self.rules.need {
             return lasting.swap_remove(0);
         }
         if said.is_empty() {
             said.push("their replies make no majority".to_owned());
         }
-        // Those that were reached and do not count say so themselves.
+        // Servers that were reached and did not agree are listed with their reasons.
         let too_few = if self.nodes.len() - unreached < self.rules.need {
             "too few could be reached"
         } else {
@@ -199,7 +218,9 @@ impl Quorum {
                 text,
             )));
         }
-        // Had there been connections to those as well, enough servers would have been asked.
+        // With connections to these servers as well, the request would have reached a majority:
+        // then a larger pool would help. With most servers down it would not, although some pools
+        // are in use.
         let reached = self.nodes.len() - failed;
         let is_exhausted = exhausted > 0 && reached + exhausted >= self.rules.need;
         Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted })

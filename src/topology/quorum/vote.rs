@@ -1,4 +1,4 @@
-//! What several servers answer, and what that comes to.
+//! The votes of single servers, and how they are counted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -8,20 +8,21 @@ use crate::protocol::reply::{numbers, unexpected};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 
-/// Who has a server's vote: for how long (`None`: without an end), and a number that stands for it.
+/// The owner that has a server's vote: the time that its lease has left (`None`: it has no end),
+/// and a hash of the owner's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeHolder {
     pub(super) ttl: Option<Duration>,
     pub(super) owner: u64,
 }
 
-/// One server's answer to an attempt.
+/// One server's reply to a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
     Accepted,
-    /// Another has it.
+    /// Another owner has the lock.
     Busy(NodeHolder),
-    /// The request came after its deadline.
+    /// The request arrived after its deadline.
     Late,
     /// The token is not above this one.
     Low(u64),
@@ -35,13 +36,16 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
         && let [Value::Int(0), Value::Int(ttl), Value::Int(now), Value::BulkString(owner)] =
             parts.as_slice()
     {
+        // Only whether two servers report the same owner matters. The values come from other
+        // processes, so that their length is not bounded here.
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
         let ttl = u64::try_from(*ttl).ok().map(Duration::from_millis);
         return Ok((Vote::Busy(NodeHolder { ttl, owner: hasher.finish() }), number(*now)?));
     }
     match *numbers(value)?.as_slice() {
-        // The token is the proof that the answer belongs to this question.
+        // The token proves that the reply belongs to this proposal. A connection that is out of
+        // step could deliver the acceptance of an earlier round, whose token may not grow.
         [1, accepted, now] if number(accepted)? == token => Ok((Vote::Accepted, number(now)?)),
         [2, now] => Ok((Vote::Late, number(now)?)),
         [4, last, now] => Ok((Vote::Low(number(last)?), number(now)?)),
@@ -49,7 +53,7 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
     }
 }
 
-/// How many said what about an owner's claim.
+/// How many servers replied what about an owner's claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) done: usize,
@@ -66,11 +70,15 @@ impl Tally {
         }
     }
 
-    /// What `need` of `all` servers agree on: that it was the owner's, or that too few can say so
-    /// for it to have been. `None` while those that did not answer could decide either way.
+    /// The ownership that `need` of `all` servers agree on: the owner has the lock, or too few
+    /// servers are left that could confirm it. `None` while the missing replies could decide either
+    /// way.
     pub(super) fn ownership(&self, need: usize, all: usize) -> Option<Ownership> {
         if self.done >= need {
             Some(Ownership::Owned)
+        // `all - need` servers may be without the vote and still leave a majority: one more
+        // excludes it, without waiting for the rest. This is no majority of denials, and with an
+        // even number of servers it takes fewer.
         } else if self.gone + self.taken > all - need {
             Some(if self.taken > self.gone { Ownership::Taken } else { Ownership::Gone })
         } else {
@@ -79,13 +87,16 @@ impl Tally {
     }
 }
 
-/// After how long enough of the holders' leases are over, where so many servers more are needed.
+/// How long it takes until enough of the holders' leases have ended, if `missing` more servers are
+/// needed.
 pub(super) fn free_after(holders: &mut [NodeHolder], missing: usize) -> Option<Duration> {
+    // The leases of the servers differ: each began when its server accepted, and one may never end.
+    // The lock is free when the `missing`-th of them ends, not the first and not the last.
     holders.sort_unstable_by_key(|holder| holder.ttl.unwrap_or(Duration::MAX));
     holders.get(missing.checked_sub(1)?)?.ttl
 }
 
-/// How many votes the one has that has most of them.
+/// How many votes the holder with the most votes has.
 pub(super) fn most_votes(holders: &[NodeHolder]) -> usize {
     let votes = |of: &NodeHolder| holders.iter().filter(|other| other.owner == of.owner).count();
     holders.iter().map(votes).max().unwrap_or(0)
@@ -122,7 +133,7 @@ mod tests {
         assert_ne!(busy(-1, b"a").unwrap().0.owner, busy(-1, b"b").unwrap().0.owner);
         assert_eq!(read(&[2, 99]).unwrap(), (Vote::Late, 99));
         assert_eq!(read(&[4, 8, 99]).unwrap(), (Vote::Low(8), 99));
-        // The last but one answers another proposal.
+        // `[1, 8, 99]` accepts another token.
         for odd in [&[][..], &[1], &[1, 7], &[0, 30, 99], &[3, 99], &[1, 8, 99], &[1, -7, 99]] {
             assert!(read(odd).unwrap_err().is_unknown(), "{odd:?}");
         }

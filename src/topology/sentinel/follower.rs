@@ -1,11 +1,13 @@
-//! The thread that follows the master: it listens to a sentinel, and looks again itself.
+//! The thread that follows the master: it subscribes to a sentinel, and polls the sentinels as
+//! well.
 //!
-//! A server that is no longer the master may live on and take what it is sent, until its sentinels
-//! reach it. So nobody waits for its errors: when another is told of, all connections are closed.
+//! A demoted master may go on accepting writes until its sentinels reach it. So the client does not
+//! wait for its errors: when a sentinel announces another master, all connections are closed.
 //!
-//! Sentinels that refuse the user are left alone until the client next connects for a caller, which may
-//! find them mended; each attempt is noted there. While the connections to the master are healthy, nobody
-//! connects, so the follower tries again after a minute in any case.
+//! Sentinels that refuse the user are left alone until the client next connects for a caller: that
+//! attempt may show that the refusal is mended. Each attempt is noted in the sentinel's log. While
+//! the connections to the master are healthy, no caller connects, so the follower tries again after
+//! a minute in any case.
 
 use std::time::Duration;
 
@@ -18,29 +20,31 @@ use crate::wire::manager::Manager;
 use crate::wire::retry::{Refusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber as _, Subscription};
 
-/// How often it looks whether its client has gone, and where the master is: one sentinel may be cut
-/// off from the others.
+/// How often it checks whether its client has ended, and locates the master: the sentinel that it
+/// is subscribed to may be cut off from the others.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How soon it looks again when the master is gone.
+/// How soon it polls again while no master is found.
 const FAST_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How long it rests when a sentinel is gone, at first and at most.
+/// The first and the longest pause after a sentinel failed.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(200);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Follows the master for as long as the manager of its connections lives.
 pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads: Threads) {
+    // Weak, so that the thread does not keep the client's connections alive. It notices their end
+    // within a poll.
     let weak = Arc::downgrade(manager);
     let body = move || {
         let mut follower = Follower::new(sentinels, weak);
         while follower.manager.strong_count() > 0 {
             if let Err(failure) = follower.listen() {
-                log!(debug, "a sentinel is not heard: {failure}");
+                log!(debug, "the subscription to a sentinel failed: {failure}");
                 follower.rest(&failure);
             }
         }
     };
     if let Err(error) = sync::spawn(&threads.name(Role::Follower), body) {
-        log!(error, "no thread to listen to sentinels could be started: {error}");
+        log!(error, "the thread that follows the master could not be started: {error}");
     }
 }
 
@@ -48,9 +52,9 @@ struct Follower {
     sentinels: Arc<Sentinels>,
     manager: Weak<Manager>,
     pauses: RetryBackoff,
-    /// How many sentinels refused to be listened to since the last one was heard.
+    /// How many sentinels refused the subscription since the last one accepted it.
     refusals: usize,
-    /// Read before the first of them, and again before the first after a rest for the sake of all.
+    /// Taken before the first of these attempts, and again before the first one after a rest.
     refusal: Option<Refusal>,
 }
 
@@ -60,37 +64,46 @@ impl Follower {
         Follower { sentinels, manager, pauses, refusals: 0, refusal: None }
     }
 
-    /// Rests before it listens to another sentinel. When all have refused, it rests until the refusal is
-    /// over.
+    /// Pauses before the next sentinel is tried. When all have refused the user, it rests until the
+    /// refusal may be over.
     fn rest(&mut self, failure: &Failure) {
         if self.manager.strong_count() == 0 {
             return;
         }
+        // The next subscription goes to another sentinel.
         self.sentinels.suspect();
         if failure.is_transient() {
             (self.refusals, self.refusal) = (0, None);
         } else {
             self.refusals += 1;
         }
+        // One sentinel that refuses is passed over like one that is down. Only if all of them do is
+        // a further attempt pointless, and a wrong password in their logs every second a nuisance.
         let all = self.refusals >= self.sentinels.count();
         sync::sleep(self.pauses.next());
         if !all {
             return;
         }
+        // Taken before the first refused attempt. If a caller connected after that, the attempt may
+        // have shown the refusal mended, and the rest ends at once: with a count taken only now,
+        // that attempt would be overlooked.
         let refusal = self.refusal.take();
         while let (Some(manager), Some(refusal)) = (self.manager.upgrade(), refusal)
             && !refusal.is_over(manager.attempts().counts().all(), manager.now())
         {
+            // Not kept during the sleep, or the client could not end.
             drop(manager);
             sync::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Makes a connection that listens to the sentinel that is asked first. Returns which that is.
+    /// Subscribes to the sentinel that is asked first. Returns its number too.
     fn subscribe(&self, manager: &Manager) -> Result<(usize, Subscription), Failure> {
         let (number, info) = self.sentinels.first();
         let opened = manager.subscribe_at(info, SWITCHES, None);
-        // One that greets and is silent then may have been noted as silent meanwhile, which stands.
+        // Only an error in connecting is noted. A sentinel that accepts the connection and is
+        // silent afterwards may have been noted as silent by `locate` meanwhile, and this must not
+        // undo that.
         match &opened {
             Ok(_) => self.sentinels.note_outcome(number, None),
             Err(failure) => {
@@ -102,9 +115,10 @@ impl Follower {
         Ok((number, opened?))
     }
 
-    /// Listens to one sentinel until it fails, or the client has gone (`Ok`).
+    /// Follows the messages of one sentinel until it fails, or the client has ended (`Ok`).
     fn listen(&mut self) -> Result<(), Failure> {
         let Some(manager) = self.manager.upgrade() else { return Ok(()) };
+        // Before the attempt, see `Refusal::before`.
         self.refusal.get_or_insert_with(|| refusal_now(&manager));
         let (number, mut subscription) = self.subscribe(&manager)?;
         drop(manager);
@@ -114,13 +128,17 @@ impl Follower {
             let Some(manager) = self.manager.upgrade() else { return Ok(()) };
             match event {
                 Event::Message { payload, .. } if self.sentinels.is_news(&payload) => {
-                    // Also where nobody can be asked for the new one.
+                    // Before the new master is located: also if no sentinel can be asked, the old
+                    // connections must not be used any more. All sentinels are asked, because the
+                    // one that announced the switch may be the only one to know it, or a liar.
                     manager.move_on();
                     next.look(&manager, true);
                 }
-                // Something else was told, or nothing for a while.
+                // About another master, or about an address that is known already.
                 Event::Message { .. } => {}
-                // A message may have been missed, and this sentinel may be the last to know.
+                // Published messages are not repeated: one may have been lost before the
+                // subscription, and this sentinel may be cut off from the others. So the master is
+                // located anyway, beginning with another sentinel.
                 Event::Subscribed { .. } | Event::Nothing => {
                     if matches!(event, Event::Subscribed { .. }) {
                         (self.refusals, self.refusal) = (0, None);
@@ -130,7 +148,8 @@ impl Follower {
                     next.look(&manager, false);
                 }
             }
-            // Nothing breaks where it lost its power.
+            // A host without power closes no connection, so that reading here would never fail. The
+            // polls above send requests to all sentinels, and find out.
             if !self.sentinels.is_responsive(number) {
                 return Err(Failure::silent());
             }
@@ -138,15 +157,15 @@ impl Follower {
     }
 }
 
-/// To be kept if what is tried next is refused.
+/// To be kept if the next attempt is refused.
 fn refusal_now(manager: &Manager) -> Refusal {
     Refusal::before(manager.attempts().counts().all(), manager.now())
 }
 
-/// When it looks again where the master is.
+/// The next poll of the sentinels.
 struct NextPoll {
     wait: Duration,
-    /// When all sentinels refused to tell.
+    /// When all sentinels refused the query.
     refused: Option<Refusal>,
 }
 
@@ -155,10 +174,13 @@ impl NextPoll {
         NextPoll { wait: POLL_INTERVAL, refused: None }
     }
 
-    /// Looks where the master is. A look that fails says nothing of the sentinel that is listened to.
+    /// Locates the master. A failure says nothing about the sentinel that this thread is subscribed
+    /// to.
     fn look(&mut self, manager: &Manager, asks_all: bool) {
         let now = refusal_now(manager);
         let rests = |it: Refusal| !it.is_over(manager.attempts().counts().all(), manager.now());
+        // A user who may subscribe but not query would otherwise be refused twice a second. An
+        // announced switch is worth the attempt.
         if self.refused.is_some_and(rests) && !asks_all {
             return;
         }
@@ -169,7 +191,7 @@ impl NextPoll {
             Err(_) => (FAST_POLL_INTERVAL, None),
         };
         if let Err(error) = outcome {
-            log!(debug, "the master is not found: {}", failure::shown(&error));
+            log!(debug, "no sentinel reported the master: {}", failure::shown(&error));
         }
     }
 }
@@ -192,8 +214,8 @@ mod tests {
     /// The longest that a test waits for what must come.
     const LONG: Duration = Duration::from_secs(20);
 
-    /// A server that can be listened to as a sentinel can, and a manager whose password is wrong there. Its
-    /// clock stands still.
+    /// A server in the role of a sentinel, and a manager with a wrong password for it. The clock
+    /// stands still.
     struct Refusing {
         server: Server,
         clock: Arc<ManualClock>,

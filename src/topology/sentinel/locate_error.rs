@@ -1,4 +1,4 @@
-//! Why sentinels do not tell where the master is.
+//! Why sentinels do not report the master.
 
 use redis::{ErrorKind, RedisError};
 
@@ -6,12 +6,12 @@ use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::error_context::{by_sentinel, is_tls_fault, words};
 use crate::wire::failure::is_denial;
 
-/// Why sentinels did not tell where the master is.
+/// Why sentinels did not report the master.
 #[derive(Default)]
 pub(super) struct LocateErrors {
     /// How many watch no master of this name.
     unknown_masters: usize,
-    /// How many refuse this user, or could not be agreed with on TLS, and what the last of them said.
+    /// How many refuse this user or a TLS handshake, and the last such error.
     refusals: usize,
     refusal: Option<RedisError>,
     last: Option<RedisError>,
@@ -24,6 +24,7 @@ impl LocateErrors {
     }
 
     pub(super) fn note(&mut self, node: &Endpoint, error: RedisError) {
+        // Sentinel has no code for this: the text is all there is.
         if error.detail().is_some_and(|text| text.contains("No such master")) {
             self.unknown_masters += 1;
         }
@@ -38,8 +39,10 @@ impl LocateErrors {
         self.last = Some(error);
     }
 
-    /// Why none of so many told where the master of this name is.
+    /// The error if none of `count` sentinels reported the master of this name.
     pub(super) fn trouble(self, count: usize, master: &str) -> RedisError {
+        // A wrong name is a setting to mend, if all sentinels agree. A single one may have been
+        // reset.
         if self.unknown_masters == count {
             let text = match count {
                 1 => format!("the sentinel watches no master \"{master}\""),
@@ -47,7 +50,8 @@ impl LocateErrors {
             };
             return RedisError::from((ErrorKind::InvalidClientConfig, "the master's name", text));
         }
-        // As long as others may yet tell something of the master, it may be over soon.
+        // A refusal is lasting, and callers do not wait for its end. So it is returned only if no
+        // other sentinel is left that may report the master soon.
         let refused = self.unknown_masters + self.refusals == count;
         if let Some(refusal) = self.refusal.clone().filter(|_| refused) {
             return refusal;

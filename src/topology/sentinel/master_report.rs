@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-/// What a sentinel tells of its master.
+/// A sentinel's report about its master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MasterReport {
     /// Grows with every fail-over.
@@ -10,24 +10,26 @@ pub(super) struct MasterReport {
     pub(super) address: (String, u16),
 }
 
-/// How new the word of a sentinel is.
+/// How new a report is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// Counts the fail-overs that were told of.
+    /// The sentinels' `config-epoch` of this master, which grows with every fail-over.
     pub(super) epoch: u64,
-    /// One more is under way, and its new master is one already.
+    /// Another fail-over is under way, and its new master already reports itself as one.
     pub(super) is_ahead: bool,
 }
 
 impl MasterReport {
-    /// Whether this is no older than what was known. The sentinel that leads a fail-over counts it before
-    /// its end, and is ahead then of all that is told afterwards: of the same place, by itself too.
+    /// Whether this report is at least as new as the known one.
     pub(super) fn is_as_new_as(&self, known: Option<&MasterReport>) -> bool {
+        // The sentinel that leads a fail-over raises its epoch before the end, so that the report
+        // "epoch 8, ahead" may be followed by "epoch 8" of the same address. That has a lower rank
+        // and is no older: the address decides.
         known.is_none_or(|known| self.rank >= known.rank || self.address == known.address)
     }
 }
 
-/// Whether the answer to ROLE is a master's.
+/// Whether the reply to `ROLE` is a master's.
 pub(super) fn is_master(role: &Value) -> bool {
     let Value::Array(parts) = role else { return false };
     parts.first().is_some_and(|name| {

@@ -1,4 +1,8 @@
-//! Where the master is, as sentinels tell.
+//! The master's address, as sentinels report it.
+//!
+//! Sentinels agree on a fail-over one after the other: for some seconds their reports differ. Each
+//! report has a rank, which grows with every fail-over, and the highest rank counts. No report is
+//! believed without the server's own confirmation (`ROLE`), because a lock at a replica is no lock.
 
 mod follower;
 mod locate_error;
@@ -22,27 +26,29 @@ use crate::wire::retry::REFUSED;
 
 pub(crate) use follower::follow;
 
-/// The channel on which a sentinel tells that there is a new master.
+/// The channel on which a sentinel announces a new master.
 const SWITCHES: &[u8] = b"+switch-master";
 
-/// Sentinels tell each other of a fail-over every two seconds. An older word that all of them give for
-/// so long after it was not late: they were told to watch the master anew, and count from the start.
+/// Sentinels exchange their state every two seconds. If most of them still report a lower rank this
+/// long after a fail-over, the reports are not late: the sentinels were reset, and count from zero
+/// again.
 const SETTLED: Duration = Duration::from_secs(10);
-/// For how long one that was silent is asked last, and only where no other tells.
+/// How long a sentinel that was silent is asked last, and only if no other one reports the master.
 const SILENT_AVOIDED: Duration = Duration::from_secs(10);
-/// How many share the time there is, at most.
+/// A sentinel may use this part of the remaining time, so that a silent one leaves time for two
+/// others.
 const SHARE: usize = 3;
 
 /// Sentinels that watch one master.
 pub(crate) struct Sentinels {
     nodes: Vec<Endpoint>,
     master: String,
-    /// How to speak to the master, wherever it is.
+    /// The user, the password and the TLS settings of the master.
     template: Endpoint,
     clock: Arc<dyn Clock>,
-    /// Who is asked first: the one that answered last.
+    /// The sentinel to ask first: the last one that reported the master.
     first: AtomicUsize,
-    /// When each of them last gave a reason to ask it last.
+    /// When and why each sentinel was last avoided.
     avoided: Mutex<Vec<Option<(Moment, AvoidReason)>>>,
     known: Mutex<Option<Known>>,
 }
@@ -63,7 +69,7 @@ impl AvoidReason {
     }
 }
 
-/// Where the master was last, and since when.
+/// The last report that was believed, and since when it holds.
 #[derive(Debug)]
 struct Known {
     master: MasterReport,
@@ -86,22 +92,27 @@ impl Sentinels {
         Sentinels { nodes, master, template, clock, first, avoided, known }
     }
 
-    /// Lets an older word count if what is known was known for long. Whether it does.
+    /// Lets any report count again, if the last one was believed long ago. Returns whether it does.
     fn forget(&self) -> bool {
         let mut known = self.known.lock();
         let now = self.clock.now();
         let Some(known) = known.as_mut().filter(|known| now.since(known.since) > SETTLED) else {
             return false;
         };
+        // Only the rank is forgotten. The address stays, so that the same one is no news, and the
+        // connections to it are kept.
         known.master.rank = Rank { epoch: 0, is_ahead: false };
         true
     }
 
-    /// Notes where the master is now. Answers whether it was known to be elsewhere.
+    /// Notes a report. Returns whether the master was known to be at another address.
     fn note(&self, master: MasterReport) -> bool {
         let mut known = self.known.lock();
         let since = match &*known {
+            // Another thread noted a newer report while this one asked its sentinels.
             Some(known) if known.master.rank > master.rank => return false,
+            // Keeps `since`: it counts from the first report of this rank, or `SETTLED` would never
+            // pass while callers keep connecting.
             Some(known) if known.master == master => return false,
             _ => self.clock.now(),
         };
@@ -114,8 +125,11 @@ impl Sentinels {
         self.template.at(host, port)
     }
 
-    /// Whether a message on [`SWITCHES`] tells that this master is elsewhere than is known.
+    /// Whether a message on [`SWITCHES`] announces another address of this master than the known
+    /// one.
     pub(crate) fn is_news(&self, payload: &[u8]) -> bool {
+        // `<name> <old ip> <old port> <new ip> <new port>`. A message of another form about this
+        // master counts as news: it costs one query, while ignoring it could miss a fail-over.
         let words: Vec<&str> = payload
             .split(|&byte| byte == b' ')
             .map(|word| std::str::from_utf8(word).unwrap_or_default())
@@ -128,7 +142,7 @@ impl Sentinels {
             })
     }
 
-    /// In which order they are asked, and how many of them come before those that are asked last.
+    /// The order in which to ask the sentinels, and how many of them are not avoided.
     fn order(&self) -> (Vec<usize>, usize) {
         let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
         let all = (0..count).map(|place| first.wrapping_add(place) % count);
@@ -139,21 +153,23 @@ impl Sentinels {
         (order, good)
     }
 
-    /// Why one is asked last at the moment, if it is.
+    /// Why a sentinel is avoided now, if it is.
     fn reason(&self, number: usize) -> Option<AvoidReason> {
         let now = self.clock.now();
         let (since, reason) = self.avoided.lock()[number]?;
         (now.since(since) <= reason.lasts()).then_some(reason)
     }
 
-    /// Whether one was not silent of late.
+    /// Whether a sentinel was not silent in the last while.
     pub(crate) fn is_responsive(&self, number: usize) -> bool {
         self.reason(number) != Some(AvoidReason::Silent)
     }
 
-    /// Notes how one behaved. One that is silent, as a host is that lost its power, or that refuses this
-    /// user is asked last for a while.
+    /// Notes the outcome of a query. A sentinel that is silent or refuses this user is asked last
+    /// for a while.
     pub(crate) fn note_outcome(&self, number: usize, error: Option<&RedisError>) {
+        // A refused connection is no reason: it costs no time, and the sentinel may be back at any
+        // moment. Silence, as of a host without power, costs a time-out each time.
         let reason = match error {
             Some(error) if error.is_timeout() => Some(AvoidReason::Silent),
             Some(error) if is_denial(error) => Some(AvoidReason::Refused),
@@ -162,12 +178,12 @@ impl Sentinels {
         self.avoided.lock()[number] = reason.map(|reason| (self.clock.now(), reason));
     }
 
-    /// How many there are.
+    /// The number of sentinels.
     pub(crate) fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The sentinel that is asked first, and its number.
+    /// The sentinel to ask first, and its number.
     pub(crate) fn first(&self) -> (usize, &Endpoint) {
         let number = self.order().0[0];
         (number, &self.nodes[number])
@@ -175,13 +191,15 @@ impl Sentinels {
 }
 
 impl Locator for Sentinels {
-    /// Asks one after the other until one knows the master, each for at most `each`, and all within
-    /// `most`, of which each has a share. Answers where it is, and whether that is elsewhere than before.
+    /// Asks one sentinel after the other until one reports the master: each for at most `each`, and
+    /// all within `most`. Returns the address, and whether it is another one than before.
     ///
-    /// After a fail-over some sentinels know of the new master seconds before the others do. Who was
-    /// told of one believes no older word, and who was told nothing yet, or `asks_all`, asks them all.
+    /// After a fail-over some sentinels know the new master seconds before the others do. No report
+    /// of a lower rank than the known one is believed. A first call, and one with `asks_all`, asks
+    /// all of them.
     fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult {
         let deadline = self.clock.now().after(most);
+        // A copy: no lock is held during I/O. What another thread notes meanwhile, `note` compares.
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
         let (order, speaking) = self.order();
         let mut errors = LocateErrors::default();
@@ -190,6 +208,8 @@ impl Locator for Sentinels {
             let share = (order.len() - place).min(SHARE);
             let left = deadline.since(self.clock.now()) / u32::try_from(share).unwrap_or(1);
             let left = left.min(each);
+            // With a report at hand, the avoided sentinels are not asked at all: each may cost a
+            // time-out, and the rank guards against a report that is too old.
             if left.is_zero() || best.is_some() && place >= speaking {
                 break;
             }
@@ -202,6 +222,8 @@ impl Locator for Sentinels {
                         self.first.store(number, Ordering::Relaxed);
                         best = Some(found);
                     }
+                    // A report as new as the known one is enough. Without a known one there is
+                    // nothing to compare with, so the others are asked for a higher rank.
                     if known.is_some() && !asks_all {
                         break;
                     }
@@ -210,6 +232,9 @@ impl Locator for Sentinels {
                 Err(error) => errors.note(&self.nodes[number], error),
             }
         }
+        // A reset (`SENTINEL RESET`, or new sentinels) sets the ranks back. A single sentinel with
+        // a lower rank is one that was cut off; most of them, for longer than they need to exchange
+        // their state, were reset. Without this, the client would believe no sentinel any more.
         if best.is_none() && older.len() > self.nodes.len() / 2 && self.forget() {
             best = older.iter().max_by_key(|found| found.rank).cloned();
         }
@@ -221,7 +246,7 @@ impl Locator for Sentinels {
         Err(errors.trouble(self.nodes.len(), &self.master))
     }
 
-    /// Where the master was last.
+    /// The last known address of the master.
     fn address(&self) -> String {
         match &*self.known.lock() {
             Some(Known { master: MasterReport { address: (host, port), .. }, .. }) => {
@@ -231,8 +256,9 @@ impl Locator for Sentinels {
         }
     }
 
-    /// The one that was told of cannot be spoken to: who told it is asked last the next time.
+    /// Notes that the reported master is unreachable, so that another sentinel is asked first.
     fn suspect(&self) {
+        // It wraps, and `order` takes the remainder. Relaxed: it only rotates an order.
         self.first.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -240,7 +266,8 @@ impl Locator for Sentinels {
         Some(HandshakeCommand { command: &[b"ROLE"], needed: false })
     }
 
-    /// The server that the sentinels named must say itself that it is the master.
+    /// Rejects a server that does not report itself as the master. A sentinel may lag behind a
+    /// fail-over, and a demoted master goes on accepting writes that its replication will discard.
     fn check_handshake(
         &self,
         connection: &mut Connection,
@@ -251,6 +278,8 @@ impl Locator for Sentinels {
                 let address = connection.address();
                 Err(not_a_master(&format!("the sentinel reported {address}, which is a replica")))
             }
+            // Without the permission for `ROLE` there is no reply. Such a user still gets a
+            // connection: a replica refuses its first write anyway.
             _ => Ok(()),
         }
     }
@@ -258,7 +287,7 @@ impl Locator for Sentinels {
 
 impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The nodes and the template may have passwords.
+        // Not derived: the endpoints have passwords.
         f.debug_struct("Sentinels").field("master", &self.master).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Asking one sentinel, and the server that it may be making the master.
+//! The queries to one sentinel, and to the replica that it may be promoting.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::wire::error_context::{Limit, locate, silence};
 use crate::wire::raw_connection::RawConnection;
 
 impl Sentinels {
-    /// Where a sentinel says that the master is; `None` if it takes it for dead.
+    /// The master as a sentinel reports it; `None` if the sentinel considers it down.
     pub(super) fn ask(
         &self,
         node: &Endpoint,
@@ -26,12 +26,15 @@ impl Sentinels {
         let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
         let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok());
         let epoch = epoch.ok_or_else(odd)?;
+        // First of all: during a fail-over the sentinel still reports the old master, as down. The
+        // promoted replica accepts locks seconds before the sentinel reports it.
         if has_flag(&fields, "failover_in_progress")
             && let Some(address) = self.promoted(&mut connection, deadline)
         {
             return Ok(Some(MasterReport { rank: Rank { epoch, is_ahead: true }, address }));
         }
-        // Whoever connects to one that hangs loses the time in which another takes its place.
+        // `s_down` and `o_down` alike. A connection to a master that hangs would take a whole
+        // time-out, while another server takes its place.
         if has_flag(&fields, "_down") {
             return Ok(None);
         }
@@ -39,16 +42,19 @@ impl Sentinels {
         Ok(Some(MasterReport { rank: Rank { epoch, is_ahead: false }, address }))
     }
 
-    /// The replica that the sentinel is making the master, if it says itself that it is one now.
+    /// The replica that the sentinel is promoting, if it already reports itself as the master.
     ///
-    /// A sentinel learns that only when it looks the next time, about a second later, and tells it when
-    /// the other replicas follow too. It chooses one only once it was elected to.
+    /// The sentinel learns of the promotion up to a second later, from its next poll, and reports
+    /// it only when the other replicas follow the new master. Only an elected sentinel chooses a
+    /// replica, so that no two are promoted at the same time.
     fn promoted(&self, sentinel: &mut RawConnection, deadline: Moment) -> Option<(String, u16)> {
         self.limit(sentinel, deadline).ok()?;
         let mut command = redis::cmd("SENTINEL");
         let replicas: Vec<SentinelFields> =
             sentinel.query(command.arg("REPLICAS").arg(&self.master)).ok()?;
         let address = address(replicas.iter().find(|fields| has_flag(fields, "promoted"))?)?;
+        // The flag alone means "was chosen". Until it has become a master, it refuses writes or
+        // loses them, so it is asked itself.
         let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
         let role = connection.query(&redis::cmd("ROLE")).ok()?;
         is_master(&role).then_some(address)
@@ -63,9 +69,10 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// Its next answer may take what is left.
+    /// Limits the next reply to the time that is left.
     fn limit(&self, connection: &RawConnection, deadline: Moment) -> Result<(), RedisError> {
         let left = deadline.since(self.clock.now());
+        // A socket time-out of zero means none at all.
         if left.is_zero() {
             return Err(silence());
         }
@@ -74,7 +81,7 @@ impl Sentinels {
     }
 }
 
-/// What a sentinel tells of a server, by field.
+/// The fields of a server in a sentinel's reply.
 type SentinelFields = HashMap<String, String>;
 
 fn has_flag(fields: &SentinelFields, flag: &str) -> bool {

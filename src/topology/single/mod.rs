@@ -1,4 +1,4 @@
-//! The backend that is one server, or the master that sentinels name.
+//! The backend that is one server, or the master that sentinels report.
 
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
@@ -38,6 +38,9 @@ impl Backend for Single {
         _deadline: Moment,
         mut operation: impl FnMut(&TransportServer<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        // No second try at another server, also behind sentinels: a refusal by a demoted master
+        // ends the epoch of its connections, and the engine repeats the request on a new one (rule
+        // 31).
         operation(&TransportServer { transport: &self.transport, asking: false })
     }
 
@@ -47,6 +50,8 @@ impl Backend for Single {
         calls: &[Call],
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
+        // All locks are on this server, so one pipeline on the worker's own connection carries
+        // them.
         self.transport.call_all(calls, deadline)
     }
 
@@ -68,6 +73,9 @@ impl Backend for Single {
         received: Moment,
         _queued: Option<Moment>,
     ) -> Option<Moment> {
+        // The message names the server's time at the grant, and there is one server's clock to read
+        // it by. The epoch matters: after a fail-over the clock is another one, and the time of the
+        // old master would date the grant too late, so that the lease would seem longer than it is.
         self.transport.server_clock().not_before(grant.epoch, grant.micros, received)
     }
 }
@@ -97,7 +105,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30);
     const SOON: Duration = Duration::from_secs(20);
 
-    /// A client of a server, and what is between the two.
+    /// A client, its server, and a proxy between the two.
     struct Stage {
         _server: Server,
         proxy: Proxy,
@@ -142,12 +150,12 @@ mod tests {
             (owner, reply)
         }
 
-        /// The next request of a call comes late, and the server has moved before its reply arrives. So
-        /// the call asks once more, and gives that request its deadline once it knows the new server's time.
+        /// The next request of a call arrives late, and the server has moved before its reply
+        /// arrives. So the call sends another request, whose deadline is by the new server's time.
         fn move_during(&self, operation: Operation) {
             let clock = self.transport.server_clock();
             let now = BootClock.now();
-            // By this time the deadline was over long ago.
+            // By this reading the deadline passed long ago.
             clock.note(clock.epochs().number(), 1_000_000, now, now);
             let held = self.proxy.add(Fault::reply("", Action::Hold).at(operation));
             let epochs = clock.epochs().clone();

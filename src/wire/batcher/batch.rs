@@ -1,4 +1,4 @@
-//! The commands that one leader takes to the server, and their outcomes.
+//! The commands that one leader sends, and their outcomes.
 
 use std::io;
 use std::time::Duration;
@@ -9,15 +9,16 @@ use crate::wire::batcher::pending::{BatchEntry, CallOutcome, PendingBatch};
 use crate::wire::batcher::queue::Batcher;
 use crate::wire::failure::{Failure, NotSentReason};
 
-/// Takes batches to the server and back: the pool, except in tests.
+/// Sends batches and receives their replies: the pool, except in tests.
 pub(crate) trait BatchSender {
-    /// Until when a caller that came then waits for a connection, as things stand.
+    /// How long a caller that came at `start` waits for a connection, as things stand.
     fn limit(&self, start: Moment) -> Moment;
 
     /// Why there was no connection for a caller that waited for this long.
     fn shortage(&self, waited: Duration) -> NotSentReason;
 
-    /// Takes a batch to the server and back. A failure befalls all in it that have no outcome.
+    /// Sends a batch and receives the replies. A failure becomes the outcome of all entries without
+    /// one.
     fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure>;
 }
 
@@ -30,7 +31,7 @@ pub(super) struct CallerTime<'a> {
 }
 
 impl CallerTime<'_> {
-    /// Until when it waits for a connection, as things stand.
+    /// How long it waits for a connection, as things stand.
     pub(super) fn limit(&self) -> Moment {
         self.deadline.min(self.sender.limit(self.start))
     }
@@ -40,19 +41,19 @@ impl CallerTime<'_> {
     }
 }
 
-/// What one leader takes to the server: its own command first, then those of its batch.
+/// The commands of one leader: its own first, then those of its batch.
 pub(crate) struct Batch<'a> {
     batcher: &'a Batcher,
-    /// The batch and the leader's entry. A caller that goes alone has none.
+    /// The batch, and the number of the leader's entry. `None` for a caller that goes alone.
     pending: Option<(&'a Arc<PendingBatch>, usize)>,
     packed: Vec<u8>,
     span: CallerTime<'a>,
-    /// When the last reply must be there.
+    /// The latest deadline of all entries.
     deadline: Moment,
     sealed: bool,
     /// The entries of others that were sent.
     others: Vec<usize>,
-    /// The outcomes as far as they came: the leader's, and those of the others.
+    /// The outcomes so far: the leader's, and those of the others.
     own: Option<CallOutcome>,
     outcomes: Vec<CallOutcome>,
     failure: Option<Failure>,
@@ -80,25 +81,32 @@ impl<'a> Batch<'a> {
     }
 
     pub(super) fn run(mut self) -> CallOutcome {
+        // Whatever `send` does, the drop of this value hands out the outcomes and returns the
+        // place: also after a panic, such as that of a user's logger, with 31 threads waiting.
         self.failure = self.span.sender.send(&mut self).err();
         self.own.take().unwrap_or_else(|| Err(self.failure()))
     }
 
-    /// Since when a connection is waited for, and until when that makes sense at all.
+    /// Since when the leader waits for a connection, and its deadline.
     pub(super) fn span(&self) -> (Moment, Moment) {
         (self.span.start, self.span.deadline)
     }
 
-    /// Takes along the entries that wait, now that there is a connection. Returns what is to be sent, how many
-    /// commands that is, and when the last reply must be there.
+    /// Adds the waiting entries, now that there is a connection. Returns the bytes to send, the
+    /// number of commands, and the latest deadline.
     pub(super) fn seal(&mut self) -> (&[u8], usize, Moment) {
         self.sealed = true;
         if let Some((pending, own)) = self.pending {
+            // Only now, and not when the batch got its place: while the leader waited for a
+            // connection, others have given up, and their commands must not be sent. It may run
+            // again on a second connection, and then finds those that it has marked as sent in
+            // `packed` already.
             let now = self.batcher.clock.now();
             let mut entries = pending.entries.lock();
             entries.all[own] = BatchEntry::Sent;
             for (number, entry) in entries.all.iter_mut().enumerate() {
-                // What is overdue goes by itself.
+                // An overdue one stays. Its caller is about to give up and to report that nothing
+                // was sent.
                 if let BatchEntry::Waiting { packed, deadline } = entry
                     && *deadline > now
                 {
@@ -109,10 +117,12 @@ impl<'a> Batch<'a> {
                 }
             }
         }
+        // With the latest deadline: the leader may have to read replies of others after its own has
+        // come. By `Entries::enter` that is no more than `SLACK` later than its own deadline.
         (&self.packed, 1 + self.others.len(), self.deadline)
     }
 
-    /// The outcome of the next command, in the order in which they are sent.
+    /// Adds the outcome of the next command, in the order of sending.
     pub(super) fn push_outcome(&mut self, outcome: CallOutcome) {
         match self.own {
             None => self.own = Some(outcome),
@@ -120,34 +130,40 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// What befalls all that have no outcome.
+    /// The outcome of all entries without one.
     fn failure(&self) -> Failure {
         self.failure.clone().unwrap_or_else(panicked)
     }
 
-    /// Hands everybody in the batch the outcome.
+    /// Gives each entry its outcome.
     fn deliver(&mut self, pending: &PendingBatch) {
         let mut entries = pending.entries.lock();
         let mut outcomes = std::mem::take(&mut self.outcomes).into_iter();
         for &number in &self.others {
             let outcome = outcomes.next().unwrap_or_else(|| Err(self.failure()));
+            // Not if its caller has reached its deadline and left: nobody would take the outcome
+            // out again.
             if let entry @ BatchEntry::Sent = &mut entries.all[number] {
                 *entry = BatchEntry::Done(outcome);
             }
         }
     }
 
-    /// Leaves the batch without having got a connection.
+    /// Leaves the batch without a connection.
     fn abandon(&mut self, pending: &Arc<PendingBatch>, own: usize) {
-        // Others may have the time that the leader had not. What else fails would fail for them.
+        // If only the leader's time was over, somebody with more time may go on. Any other failure,
+        // such as a refused connection, is that of the others as well: each of them would meet it
+        // in turn.
         let had_time = self.batcher.clock.now() < self.span.limit();
         let mut queue = self.batcher.queue.lock();
         let mut entries = pending.entries.lock();
         entries.all[own] = BatchEntry::Abandoned;
         if !had_time && self.failure.is_some() && entries.elect() {
+            // In front, because it was first before.
             queue.batches.push_front(Arc::clone(pending));
             return;
         }
+
         for entry in &mut entries.all {
             if let BatchEntry::Waiting { .. } = entry {
                 *entry = BatchEntry::Done(Err(self.failure()));
@@ -166,13 +182,16 @@ impl Drop for Batch<'_> {
             }
             pending.wake();
         }
+        // Last of all. The place is returned when the batch is either delivered or back in the
+        // queue: the leader that is woken for it must be that of the first batch.
         let mut queue = self.batcher.queue.lock();
         queue.taken -= 1;
         self.batcher.wake_leader(&queue);
     }
 }
 
-/// The leader did not come back: its thread panicked.
+/// The outcome of an entry whose leader panicked.
 pub(super) fn panicked() -> Failure {
+    // Unknown, because the panic may have come after the write.
     Failure::Unknown(io::Error::other("the thread that had sent the command panicked").into())
 }

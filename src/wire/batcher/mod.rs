@@ -1,10 +1,10 @@
-//! Commands that threads send at the same moment travel together.
+//! Sends the commands of many threads in one write.
 //!
-//! A caller that finds a place free goes alone. While the places are taken, callers gather in a pending
-//! batch. A caller with a place and a batch *leads*: it borrows a connection, sends the commands of all in one
-//! write, reads the replies in order, and wakes all at once. The first caller of a batch leads it when a place
-//! comes free, or a newcomer that finds place and batch before. Nobody works for others beyond the one exchange
-//! that its own command needs.
+//! A caller that finds a free place goes alone. While all places are taken, callers gather in a
+//! pending batch. A caller with a place and a batch *leads*: it borrows a connection, sends all
+//! commands in one write, reads the replies in order, and wakes all at once. The first caller of a
+//! batch leads it when a place becomes free, unless a newcomer finds both the place and the batch
+//! before. Nobody works for others beyond the one exchange that its own command needs.
 //!
 //! | an entry is | its caller waits | then it is |
 //! | --- | --- | --- |
@@ -14,16 +14,17 @@
 //!
 //! | a batch is | where | then it is |
 //! | --- | --- | --- |
-//! | gathering | in the queue, where only the last may be entered | led; dissolved, when no entry waits |
-//! | led | with its leader | left: sent, or done; gathering, if its leader had no time for a connection and others have |
+//! | gathering | in the queue, where callers may enter only the last one | led; dissolved, when no entry waits |
+//! | led | with its leader | gone: sent, or done; gathering, if its leader had no time for a connection and others have |
 //!
-//! A batch takes nobody with more time than its leader, so that the leader's deadline never ends another's
-//! wait. A leader whose time is over hands on to the caller that has the most.
+//! A batch accepts nobody with more time than its leader, so that the leader's deadline never ends
+//! another's wait. A leader whose time is over hands the batch to the caller with the most time.
 //!
-//! While any batch gathers, all `FEW` places are taken or the leader of the first was woken: by the caller
-//! that gave a place back, led the batch before, or dissolved it. Few places, because a larger batch saves more
-//! than one more connection does. But a leader that waited for its turn takes one besides: a connection that
-//! died unnoticed must hold up only those on it.
+//! While any batch gathers, all `FEW` places are taken, or the leader of the first batch was woken:
+//! by the caller that returned a place, led the batch before, or dissolved it. There are few
+//! places, because a larger batch saves more than another connection does. But a leader that has
+//! waited for its turn takes a place above those few: a connection that died unnoticed must hold up
+//! only the commands on it.
 
 mod batch;
 mod pending;
@@ -42,7 +43,7 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
 impl Batcher {
-    /// One command and its reply.
+    /// Sends one command and waits for its reply.
     pub(crate) fn call(
         &self,
         call: &Call,
@@ -50,6 +51,8 @@ impl Batcher {
         sender: &dyn BatchSender,
     ) -> CallOutcome {
         let span = CallerTime { start: self.clock.now(), deadline, sender };
+        // Repeated as a command of its own, behind those that wait. Its leader could not do it: to
+        // send more after the batch would hold up everybody in that.
         match self.call_once(call.pack(), span) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
                 Some(whole) => self.call_once(whole.pack(), span),
@@ -61,15 +64,21 @@ impl Batcher {
 
     fn call_once(&self, mut packed: Vec<u8>, span: CallerTime<'_>) -> CallOutcome {
         let mut queue = self.queue.lock();
+        // The usual way, without a batch and without an allocation. Not while a batch waits: this
+        // caller would overtake it, and a steady stream of such callers would starve it.
         if queue.batches.is_empty() && queue.taken < self.few {
             queue.taken += 1;
             drop(queue);
             return Batch::new(self, packed, span, None).run();
         }
+        // Only the last: an earlier one was full, or its leader had less time than somebody after
+        // it. To fill it up later would let this caller overtake others. The queue stays locked, so
+        // that the batch cannot leave between being found and being entered.
         if let Some(pending) = queue.batches.back().cloned() {
             let mut entries = pending.entries.lock();
             if let Some(number) = entries.enter(&mut packed, span.deadline) {
-                // This thread runs already, and need not wait until the leader has woken up.
+                // The leader that was woken is a sleeping thread, and this one runs. It leads if
+                // the place is still free, and if nobody in the batch has more time than it has.
                 let leads = queue.batches.len() == 1 && span.deadline >= entries.deadline;
                 if leads && queue.taken < self.few {
                     (entries.leader, entries.deadline) = (number, span.deadline);
@@ -81,6 +90,7 @@ impl Batcher {
                 return self.wait(&pending, number, span);
             }
         }
+
         let turn = self.clock.now().after(self.turn);
         let pending = PendingBatch::new(packed, span.deadline, turn);
         queue.batches.push_back(Arc::clone(&pending));
@@ -88,7 +98,7 @@ impl Batcher {
         self.wait(&pending, 0, span)
     }
 
-    /// Waits in a batch, and leads it if that falls to this caller.
+    /// Waits in a batch, and leads it if this caller becomes its leader.
     fn wait(
         &self,
         pending: &Arc<PendingBatch>,
@@ -98,36 +108,53 @@ impl Batcher {
         let mut now = self.clock.now();
         let mut limit = span.limit();
         let mut entries = pending.entries.lock();
+        // When the leader looks for a place without being woken: at its turn, from which on it may
+        // take one of the additional places, which nobody returns.
         let mut look = limit.min(entries.turn);
         loop {
             if now >= limit {
-                // It waits for something else by now, for which there is another bound.
+                // The pool may have changed since: what was a wait for a new connection may now be
+                // one for a used connection, with a later limit.
                 limit = span.limit();
                 look = look.max(limit.min(entries.turn));
             }
+
+            // Read at each step: a newcomer may have taken the lead, or a leader without time have
+            // handed it over.
             let leads = entries.leader == number;
             let steps = leads && (entries.leader_woken || now >= look);
             let until = match &mut entries.all[number] {
                 BatchEntry::Waiting { .. } if steps => {
+                    // Taken back before the look, not after it. A place that becomes free during
+                    // the look sets it again, and the next round sees that; reset afterwards, the
+                    // wake-up would be lost. The entries are released first, because the queue is
+                    // locked before them.
                     entries.leader_woken = false;
                     drop(entries);
                     if let Some(outcome) = self.step(pending, number, span, (now, limit)) {
                         return outcome;
                     }
+                    // Its turn has come, and all places are taken. From here on a returned place
+                    // wakes it; to look again at once would spin.
                     if now >= look {
                         look = limit;
                     }
-                    // What came in between had nobody to wake.
+                    // Not straight to the wait: between the look and this lock the entry may have
+                    // been sent, or the leader woken, and nobody was there to be notified.
                     entries = pending.entries.lock();
                     continue;
                 }
                 BatchEntry::Waiting { .. } if leads => look,
                 entry @ BatchEntry::Waiting { .. } if now >= limit => {
+                    // Marked under the lock that `seal` takes: so it is certain that nothing was
+                    // sent.
                     *entry = BatchEntry::Abandoned;
                     drop(entries);
                     return Err(span.shortage(now));
                 }
                 BatchEntry::Waiting { .. } => limit,
+                // At its own deadline, although the leader may wait longer for others in the batch.
+                // The reply may still come, and is dropped then.
                 entry @ BatchEntry::Sent if now >= span.deadline => {
                     *entry = BatchEntry::Abandoned;
                     return Err(Failure::silent());
@@ -140,13 +167,16 @@ impl Batcher {
                     };
                 }
             };
+
+            // Two condition variables, because they wake at different times: a free place concerns
+            // the leader alone, and its 31 companions would wake for nothing.
             let woken = if leads { &pending.leader_woken } else { &pending.done };
             entries = contended::wait_for(woken, entries, until.since(now));
             now = self.clock.now();
         }
     }
 
-    /// Leads if there is a place, or leaves if its time is over. `None` if it has to wait on.
+    /// Leads if there is a place, or leaves if its time is over. `None` if it must go on waiting.
     fn step(
         &self,
         pending: &Arc<PendingBatch>,
@@ -157,6 +187,8 @@ impl Batcher {
         let mut queue = self.queue.lock();
         let mut entries = pending.entries.lock();
         let gathers = queue.batches.iter().any(|other| Arc::ptr_eq(other, pending));
+        // Between the caller's look at its entry and these locks a newcomer may have led the batch
+        // away, or become its leader.
         if !gathers || entries.leader != number {
             return None;
         }
@@ -164,6 +196,8 @@ impl Batcher {
             entries.all[number] = BatchEntry::Abandoned;
             let others_wait = entries.elect();
             drop(entries);
+            // The new leader waits where followers do, so all are woken. If nobody is left, the
+            // next batch must not wait for a wake-up that this one can no longer pass on.
             if others_wait {
                 pending.wake();
             } else {
@@ -173,6 +207,7 @@ impl Batcher {
             drop(queue);
             return Some(Err(span.shortage(now)));
         }
+
         if queue.taken >= self.places(&entries, now) {
             return None;
         }

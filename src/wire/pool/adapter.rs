@@ -1,16 +1,17 @@
-//! All that is as it is because of r2d2 and its thread pool, the only file that names them.
+//! Everything that r2d2 and its thread pool make necessary. No other file uses them.
 //!
-//! | r2d2 | so |
+//! | r2d2 | therefore |
 //! | --- | --- |
-//! | starts three threads for each pool | all pools to a server share one, the [`ConnectThread`] |
-//! | repeats an order that failed until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread rests in `connect` until an attempt may be made, and a bell wakes it |
-//! | orders a connection only while a caller waits in it, and then says nothing of the outcome | an order is a wait of no time; callers wait for the next [attempt](ConnectAttempts) |
-//! | counts a connection only when it is in the pool, after it was made | each connection points to its pool while it lives |
-//! | makes no other if the thread panics | what may panic is [`guarded`] |
-//! | panics if it cannot start its thread | that is an error |
+//! | starts three threads for each pool | all pools of a server share one, the [`ConnectThread`] |
+//! | repeats a failed order until it succeeds, ten times a second, even if nobody needs the connection any longer | the thread waits in `connect` until the next attempt may begin, and a channel wakes it |
+//! | orders a connection only while a caller waits in it, and does not report the outcome | an order is a wait of no time; callers wait for the end of the next [attempt](ConnectAttempts) |
+//! | counts a connection only once it is in the pool | each connection has a reference to its pool while it lives |
+//! | never makes another connection if the thread panics | [`guarded`] catches panics |
+//! | panics if it cannot start its thread | that becomes an error |
 //!
-//! An order is never given twice: the many callers that ask while none can be made leave one order, and as one
-//! thread makes all connections, a second order before the first is done brings nothing sooner.
+//! No order is given twice. Many callers that ask while no connection can be made leave one order.
+//! And because one thread makes all connections, a second order before the end of the first would
+//! bring nothing sooner.
 
 use std::fmt;
 use std::io;
@@ -31,33 +32,36 @@ use crate::wire::error_context::NO_THREAD;
 use crate::wire::failure::{self, Failure};
 use crate::wire::manager::Manager;
 
-/// How often to look whether a connection was made.
+/// How often to look for a connection.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The same where one may come to the pool at any moment.
+/// The same if one may get into the pool at any moment.
 const SHORT_POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// r2d2 tries again to connect after pauses of half of this.
+/// r2d2 repeats a failed order after half of this.
 const RECONNECT_TIMEOUT: Duration = Duration::from_millis(200);
-/// The thread that connects waits for no longer than this at a time: r2d2 closes idle connections on it.
+/// The longest wait of the connecting thread: it also closes idle connections for r2d2.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The thread that makes the connections of all pools to one server.
 #[derive(Clone)]
 pub(crate) struct ConnectThread {
     thread: Arc<ScheduledThreadPool>,
-    /// Wakes the thread while it waits for its next attempt. The pools share the thread, so each of them that
-    /// needs it must be able to wake it.
+    /// Wakes the thread while it waits for its next attempt. All pools share the thread, so any of
+    /// them may need to wake it.
     wake_sender: Sender<()>,
     wake_receiver: Arc<Receiver<()>>,
 }
 
-/// A new thread that makes connections. There is one for each client and server: were it shared, a server that
-/// does not reply would keep it from all others.
+/// Starts a thread that makes connections. Each client has one for each server.
 pub(crate) fn connector(threads: Threads) -> Result<ConnectThread, Failure> {
+    // Not one for all servers: connecting blocks, so a silent server of a quorum or a cluster would
+    // keep the client from all the others.
     let name = threads.name(Role::Connector);
     let thread = ScheduledThreadPool::builder().num_threads(1).thread_name_pattern(&name);
     let thread = thread.on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled);
-    // It panics where no thread can be started, which a guard's drop must not.
+    // `build` panics if no thread can be started. A guard's drop may be the first to need this
+    // thread, and a panic during unwinding aborts the process.
     let thread = catch_panic("the start of a thread", || thread.build());
+    // Room for one: two wake-ups before the thread looks are the same as one.
     let (wake_sender, wake_receiver) = channel::bounded(1);
     thread
         .map(|thread| ConnectThread {
@@ -68,7 +72,8 @@ pub(crate) fn connector(threads: Threads) -> Result<ConnectThread, Failure> {
         .ok_or_else(|| Failure::connect(io::Error::other(NO_THREAD).into()))
 }
 
-/// A connection borrowed from the pool; dropping it gives it back, or closes it if it is spoilt.
+/// A connection borrowed from the pool. Dropping it returns it, or closes it if it may not be used
+/// again.
 pub(crate) type Borrowed = r2d2::PooledConnection<PoolManager>;
 
 /// r2d2's pool of our connections.
@@ -76,7 +81,8 @@ pub(super) struct RawPool {
     inner: r2d2::Pool<PoolManager>,
     wake_sender: Sender<()>,
     manager: Arc<Manager>,
-    /// Each connection of the pool points to it, so that it tells how many of them live.
+    /// Each connection of the pool has a weak reference to it, so its count is the number of live
+    /// connections.
     alive: Arc<()>,
     /// When a connection was last ordered, and the attempts up to then.
     requested: Mutex<Option<(ConnectCounts, Moment)>>,
@@ -102,14 +108,19 @@ impl RawPool {
             PoolManager { manager: Arc::clone(&manager), alive: Arc::clone(&alive), wake_receiver };
         let inner = r2d2::Pool::builder()
             .max_size(settings.max_size)
+            // Always set: without it r2d2 opens `max_size` connections at once.
             .min_idle(Some(settings.min_idle))
             .idle_timeout(settings.idle_timeout)
             .max_lifetime(settings.max_lifetime)
             .test_on_check_out(settings.test_on_borrow)
+            // r2d2 uses this as a caller's wait, too, but all waits here have a time of their own.
             .connection_timeout(RECONNECT_TIMEOUT)
             .thread_pool(thread)
+            // The default logs each failed attempt as an error. `connect` below logs it at debug
+            // level, since callers get the error.
             .error_handler(Box::new(r2d2::NopErrorHandler))
             .connection_customizer(customizer)
+            // `build` would wait for connections, and fail while Redis is down.
             .build_unchecked(maker);
         RawPool { inner, wake_sender, manager, alive, requested: Mutex::new(None) }
     }
@@ -119,7 +130,7 @@ impl RawPool {
         self.inner.state().connections == 0
     }
 
-    /// Whether all connections that there may be are there.
+    /// Whether there are as many connections as there may be.
     pub(super) fn is_full(&self) -> bool {
         self.inner.state().connections >= self.max_size()
     }
@@ -128,7 +139,7 @@ impl RawPool {
         self.inner.max_size()
     }
 
-    /// How many connections nobody uses.
+    /// How many connections are idle.
     pub(super) fn idle(&self) -> u32 {
         self.inner.state().idle_connections
     }
@@ -144,12 +155,15 @@ impl RawPool {
         let _ = self.wake_sender.try_send(());
     }
 
-    /// Waits for a short while: for a connection to come free if no more may be made, and otherwise for the
-    /// end of another attempt than those that were `seen`.
+    /// Waits for a short while: for a used connection if no more may be made, otherwise for the end
+    /// of an attempt that is not among those `seen`.
     pub(super) fn wait(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
         if self.is_full() {
             return self.inner.get_timeout(most.min(POLL_INTERVAL)).ok();
         }
+        // Not a wait in r2d2: that returns nothing when an attempt fails, and a caller of a dead
+        // server would wait its whole time. The price is the polling: a connection that another
+        // caller returns wakes only those that wait in r2d2.
         self.request_connection().or_else(|| {
             let connections = self.inner.state().connections;
             let soon = connections > 0 || self.is_connection_pending(connections);
@@ -159,17 +173,20 @@ impl RawPool {
         })
     }
 
-    /// Has one more connection made, if that may be, without waiting for it. Returns one that was there.
+    /// Orders one more connection, if there may be one, without waiting for it. Returns an idle one
+    /// if there is one.
     ///
-    /// The thread may rest with an order of another pool, whose last attempt failed, while this pool's order
-    /// is behind it in the queue. So each look of a caller that waits rings. One ring for each order would not
-    /// do: the next order in the queue may rest too, and a ring before a rest begins does not end it. An order
-    /// that is woken too early makes no attempt, and comes again after a pause of r2d2's.
+    /// The thread may be waiting with the order of another pool, whose last attempt failed, while
+    /// this pool's order is next in the queue. So each waiting caller wakes the thread whenever it
+    /// looks. One wake-up for each order would not do: the next order in the queue may wait too,
+    /// and a wake-up before a wait begins does not end it. An order that is woken too early makes
+    /// no attempt, and r2d2 repeats it after a pause.
     pub(super) fn request_connection(&self) -> Option<Borrowed> {
         if self.may_request() {
+            // Not `try_get`, which never orders.
             let found = self.inner.get_timeout(Duration::ZERO).ok();
             if found.is_some() {
-                // So none was ordered.
+                // There was an idle one, so r2d2 has ordered none, and the next caller may order.
                 *self.requested.lock() = None;
                 return found;
             }
@@ -178,18 +195,24 @@ impl RawPool {
         None
     }
 
-    /// Whether one more connection may be ordered. While another is about to come, r2d2 may have no room for
-    /// it, and says nothing: the caller would wait for an attempt that never begins.
+    /// Whether one more connection may be ordered. While another is about to get into the pool,
+    /// r2d2 may have no room for the order and drops it silently: the caller would wait for an
+    /// attempt that never begins.
     fn may_request(&self) -> bool {
-        // In this order: what was made by then and is not counted here is about to come.
+        // r2d2's count first. A connection that gets into the pool between the two readings then
+        // looks as if it were still pending, and the caller looks again. In the other order it
+        // could be in neither number, and an order would be noted that r2d2 drops.
         let connections = self.inner.state().connections;
         let (attempts, now) = (self.attempts().counts(), self.manager.now());
         let is_full = connections >= self.max_size();
         if attempts.is_failing || is_full || self.is_connection_pending(connections) {
             return false;
         }
+
         let mut requested = self.requested.lock();
         let span = self.manager.longest_attempt();
+        // One order until its attempt has ended, or has had its time: a lost order must not block
+        // all later ones.
         if requested.is_some_and(|(before, at)| before == attempts && now.since(at) < span) {
             return false;
         }
@@ -197,8 +220,8 @@ impl RawPool {
         true
     }
 
-    /// Whether there is one more than these, which is about to come to the pool. r2d2 counts it only
-    /// then, and tells only those that wait for r2d2.
+    /// Whether there are more live connections than these in r2d2's count. Such a one is about to
+    /// get into the pool. Only then r2d2 counts it, and wakes only those that wait in r2d2.
     fn is_connection_pending(&self, connections: u32) -> bool {
         Arc::weak_count(&self.alive) > connections as usize
     }
@@ -216,12 +239,13 @@ impl fmt::Debug for RawPool {
 
 impl Drop for RawPool {
     fn drop(&mut self) {
-        // The thread may wait with r2d2's half of the pool in its hands, and the connections in it.
+        // The thread may be waiting inside an order of this pool, and keeps the pool and its
+        // connections alive until the wait ends.
         self.wake();
     }
 }
 
-/// Makes connections for r2d2, on the thread that connects.
+/// Makes connections for r2d2, on the connecting thread.
 #[derive(Debug)]
 pub(crate) struct PoolManager {
     manager: Arc<Manager>,
@@ -230,13 +254,18 @@ pub(crate) struct PoolManager {
 }
 
 impl PoolManager {
-    /// Begins an attempt when one may be made. Returns why there is none yet; r2d2 then tries again.
+    /// Begins an attempt if one may be made now. Else returns an error, after which r2d2 tries
+    /// again.
     fn begin(&self) -> Result<(), RedisError> {
         let (manager, attempts) = (&*self.manager, self.manager.attempts());
+        // Drops a wake-up of the past, which would end the wait below at once. None is lost by it:
+        // a caller notes its request before it wakes the thread, so `begin` sees a request whose
+        // wake-up is dropped here.
         let _ = self.wake_receiver.try_recv();
         let Err(left) = attempts.begin(manager.now()) else { return Ok(()) };
         let _ = self.wake_receiver.recv_timeout(left.min(MAX_WAIT));
-        // It may have been another pool that needs the thread, or a pool that is no longer needed.
+        // The wake-up may have been meant for another pool, whose order is behind this one, or for
+        // the end of a pool. So this order looks once more, and makes way.
         attempts.begin(manager.now()).map_err(|_| {
             attempts
                 .last_error()
@@ -253,7 +282,8 @@ impl r2d2::ManageConnection for PoolManager {
         self.begin()?;
         let mut outcome = guarded(|| self.manager.open());
         if let Ok(connection) = &mut outcome {
-            // Before a caller hears of it, which looks for it among those that live.
+            // Before `end` wakes the callers. They count live connections, and one that is in no
+            // count would make them order another.
             connection.counted = Arc::downgrade(&self.alive);
         }
         self.manager.attempts().end(self.manager.now(), outcome.as_ref().err());
@@ -263,7 +293,8 @@ impl r2d2::ManageConnection for PoolManager {
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
-        // r2d2 tests one after the other; a server that is silent must not be waited for at each.
+        // r2d2 tests one idle connection after the other, each for a whole time-out. Once one was
+        // silent, the others are known to be dead without a test.
         if connection.is_outdated() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
@@ -275,9 +306,10 @@ impl r2d2::ManageConnection for PoolManager {
     }
 }
 
-/// Runs what may panic, as a user's logger may. After a panic r2d2 would count a connection for ever that
-/// there is not, and a pool of one would never have another.
+/// Turns a panic into an error.
 fn guarded<T>(body: impl FnOnce() -> Result<T, RedisError>) -> Result<T, RedisError> {
+    // After a panic r2d2 would count the order as pending for good, and a pool of one would never
+    // have another connection.
     catch_panic("a connection attempt", body)
         .unwrap_or_else(|| Err(io::Error::other("a panic occurred while connecting").into()))
 }

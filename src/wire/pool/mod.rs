@@ -1,5 +1,5 @@
-//! The pool of connections: how long a caller waits for one, which of them may still be used, and why there
-//! was none.
+//! The pool of connections: how long a caller waits for one, which ones may be used again, and why
+//! there was none.
 
 mod adapter;
 mod setting;
@@ -25,7 +25,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool, which connects when a connection is first needed.
+    /// Makes a pool. It connects when a connection is first needed.
     pub(crate) fn new(
         manager: &Arc<Manager>,
         settings: &PoolSettings,
@@ -36,8 +36,10 @@ impl Pool {
         Pool { raw, manager: Arc::clone(manager), max_wait, max_idle }
     }
 
-    /// Borrows a connection if one is there; if not, has one more made, without waiting for it.
+    /// Borrows an idle connection. If there is none, orders one without waiting for it.
     pub(crate) fn ready_or_request(&self) -> Option<Borrowed> {
+        // An outdated connection is dropped here, which closes it. After a fail-over that may be
+        // all of them.
         while let Some(connection) = self.raw.try_get() {
             if connection.is_usable() {
                 return Some(connection);
@@ -46,8 +48,7 @@ impl Pool {
         self.raw.request_connection().filter(|connection| connection.is_usable())
     }
 
-    /// A caller wants a connection, and there is none for it: if the last could not be made, it is tried
-    /// again now.
+    /// Notes that a caller needs a connection: if the last attempt failed, the next one begins now.
     pub(crate) fn ask(&self) {
         if self.manager.attempts().ask() {
             self.raw.wake();
@@ -59,11 +60,13 @@ impl Pool {
         self.raw.is_empty()
     }
 
-    /// Until when a caller that came at `start` waits for a connection, as things stand: for one that is being
-    /// made, as long as that may take; for one that others have, as long as the user said. The time in which
-    /// connections were made does not count towards that.
+    /// How long a caller that came at `start` waits for a connection, as things stand: for a new
+    /// one, as long as connecting may take; for one that others use, as long as `max_wait`.
     pub(crate) fn limit(&self, start: Moment) -> Moment {
         let attempts = self.manager.attempts().counts();
+        // If connecting fails while some connections work, the caller can only wait for one of
+        // those. The time during which connections were made does not count, so that `max_wait`
+        // begins anew with the last.
         if self.raw.is_full() || attempts.is_failing && !self.is_empty() {
             start.max(attempts.made_at).after(self.max_wait)
         } else {
@@ -71,13 +74,16 @@ impl Pool {
         }
     }
 
-    /// Borrows a connection. Waits until `deadline`, and no longer than [`limit`](Self::limit) says.
+    /// Borrows a connection. Waits until `deadline`, and no longer than until
+    /// [`limit`](Self::limit).
     pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
         self.get_since(self.manager.now(), deadline)
     }
 
-    /// The same for a caller that has waited since then.
+    /// The same for a caller that has waited since `start`.
     fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
+        // Not `is_usable`: r2d2 takes no poisoned connection back, and this is the fast path of all
+        // calls.
         if let Some(connection) = self.raw.try_get()
             && !connection.is_outdated()
         {
@@ -89,11 +95,14 @@ impl Pool {
     #[cold]
     fn get_slowly(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         let attempts = self.manager.attempts();
+        // Before `ask`, or a failure of the attempt that it causes could go unnoticed.
         let before = attempts.counts();
         self.ask();
         let mut seen = before;
         loop {
             let now = self.manager.now();
+            // Computed anew at each step, because the caller may begin to wait for something else:
+            // the pool may be full now, or connecting may have failed.
             let left = deadline.min(self.limit(start)).since(now);
             if left.is_zero() {
                 return Err(Failure::NotSent(self.shortage(self.manager.now().since(start))));
@@ -104,7 +113,9 @@ impl Pool {
                 return Ok(connection);
             }
             seen = attempts.counts();
-            // It is tried again. But where there is no other to come free, that is not waited for.
+            // r2d2 will try again. But with no connection that could become free, this caller
+            // returns the error: a refused connection or password is worth more to it than a
+            // time-out later on.
             if seen.failed != before.failed
                 && self.is_empty()
                 && let Some(error) = attempts.last_error()
@@ -114,10 +125,10 @@ impl Pool {
         }
     }
 
-    /// Why no connection came free in this time.
+    /// Why there was no connection during this wait.
     pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
         if !self.raw.is_full() {
-            // One could not be made, or is being made and takes longer than the caller has.
+            // An attempt has failed, or takes longer than this caller can wait.
             let connecting = || connecting(&self.manager.address(), waited);
             let trouble = self.manager.attempts().last_error();
             return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
@@ -126,14 +137,13 @@ impl Pool {
             waited,
             size: self.raw.max_size(),
             address: self.manager.address(),
-            // Of a silent server all connections are in use, and no larger pool would help. Replies that came
-            // when the wait had just begun say nothing of the rest of it.
+            // If the server is silent all connections are in use, and a larger pool would not help.
+            // Half of the wait, because replies during its beginning say nothing about the rest.
             is_silent: self.manager.silence() > waited / 2,
         })
     }
 
-    /// Runs one exchange on a borrowed connection, and spoils that where the exchange did. The caller has waited
-    /// for one since `start`.
+    /// Runs one exchange on a borrowed connection. The caller has waited for it since `start`.
     pub(crate) fn exchange<T>(
         &self,
         start: Moment,
@@ -142,6 +152,8 @@ impl Pool {
     ) -> Result<T, Failure> {
         let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
+        // r2d2 has no upper bound for idle connections. It closes what is poisoned, which is not
+        // put back.
         if self.max_idle.is_some_and(|max_idle| self.raw.idle() >= max_idle) {
             connection.poison();
         }

@@ -1,14 +1,15 @@
-//! How many connections a pool has, and for how long.
+//! The settings of a pool, and their checks.
 
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::check_bounds;
 
-/// A pool has room for all its connections from the start: for `u32::MAX` of them there is no memory.
+/// The largest `max_size`. r2d2 allocates room for all connections at the start, and for `u32::MAX`
+/// there is none.
 const LARGEST: u32 = 65_536;
 
-/// How many connections there are, and for how long.
+/// How many connections there are, and how long each is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSettings {
     pub(crate) max_size: u32,
@@ -29,26 +30,29 @@ impl Default for PoolSettings {
             max_wait: Duration::from_secs(1),
             idle_timeout: Some(Duration::from_secs(600)),
             max_lifetime: Some(Duration::from_secs(1800)),
+            // r2d2 tests by default. That doubles the round trips of each lock, and proves nothing
+            // about the moment after. A dead connection is found by its use instead, and the
+            // request is repeated.
             test_on_borrow: false,
         }
     }
 }
 
 impl PoolSettings {
-    /// The same for the one connection of a worker, which is made when first needed. Nobody else waits
-    /// for it, and renewals find out themselves whether it lives.
+    /// The settings of the worker's pool: one connection, made when first needed.
     pub(crate) fn of_one(&self) -> PoolSettings {
         PoolSettings {
             max_size: 1,
             min_idle: 0,
             max_idle: None,
+            // Nobody else uses the connection, so the worker waits only while it is being made.
             max_wait: Duration::MAX,
             test_on_borrow: false,
             ..self.clone()
         }
     }
 
-    /// Checks what a pool would not survive, and what makes no sense.
+    /// Rejects settings that r2d2 would panic on, and those that make no sense.
     pub(crate) fn check(&self) -> Result<()> {
         if self.max_size == 0 {
             return Err(Error::config("max_size", "0", "at least 1"));
@@ -87,7 +91,8 @@ impl PoolSettings {
     }
 }
 
-/// A time-out of zero means "none" to a socket and a panic to a pool; one too long overflows.
+/// Rejects a time-out of zero, which means "none" to a socket and panics in r2d2, and one that
+/// overflows.
 pub(crate) fn check_timeout(field: &str, span: Duration) -> Result<()> {
     const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
     check_bounds(field, span, LONGEST, "1ms to 365 days")

@@ -1,13 +1,13 @@
 use super::*;
 use crate::base::testing::manual_clock::ManualClock;
 
-/// A release that was heard by this client, by others.
+/// A release that this client received, or others, or both.
 fn listener_count(listens: bool, others: bool) -> ListenerCount {
     let listeners = u32::from(listens) + u32::from(others);
     ListenerCount { listeners, listens, round_trip: Duration::ZERO }
 }
 
-/// Somebody may listen who never takes the lock.
+/// A listener may never take the lock.
 #[test]
 fn unused_pauses_become_rare_until_the_lock_is_taken() {
     let mut fairness = Fairness::default();
@@ -45,7 +45,7 @@ fn own_late_messages_do_not_count_as_anothers() {
     for number in 0..MAX_UNUSED_PAUSES {
         fairness.begin_release();
         fairness.released(listener_count(true, true), now);
-        // Those of two releases come together.
+        // The messages of two releases come together.
         (0..number % 2 * 2).for_each(|_| fairness.on_release());
         fairness.paused = Some(true);
         fairness.end(false, now);

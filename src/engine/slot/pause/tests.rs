@@ -1,4 +1,4 @@
-//! The pause after a release that others heard, on a clock that stands still.
+//! The pause after a release that others received, on a clock that stands still.
 
 use std::thread;
 use std::time::Instant;
@@ -26,14 +26,14 @@ use crate::topology::memory::server::{MemoryServer, MemorySubscriber};
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
-/// A server with two clients and somebody who listens, and a clock that stands still.
+/// A server with two clients, and a clock that stands still.
 struct Bench {
     clock: Arc<ManualClock>,
     server: Arc<MemoryServer>,
     engine: Arc<Engine>,
     slot: Arc<Slot>,
     other: Arc<Slot>,
-    /// Of the first client.
+    /// The link of the first client.
     link: Arc<FaultyLink>,
 }
 
@@ -60,7 +60,7 @@ impl Bench {
         self.server.listen(&Arc::default(), self.slot.target().channel().unwrap())
     }
 
-    /// Until when the first client leaves the lock to others, if it does.
+    /// Until when the first client yields, if it does.
     fn is_left_until(&self) -> Option<Moment> {
         let state = self.slot.state.lock();
         state.fairness.yields_at(self.clock.now()).then_some(state.fairness.until)
@@ -70,12 +70,12 @@ impl Bench {
         self.clock.put_forward(self.clock.now().after(span));
     }
 
-    /// The other client has the lock once, which must be free.
+    /// The other client acquires the lock, which must be free.
     fn other_has_it(&self) -> Holding {
         take(&self.other, WaitLimit::TryOnce).expect("it is free")
     }
 
-    /// Waits until a thread pauses until then, or has the lock.
+    /// Waits until a thread pauses until that moment, or has ended.
     fn until_paused<T>(&self, until: Moment, thread: &thread::ScopedJoinHandle<'_, T>) {
         while self.clock.next_due() != Some(until) && !thread.is_finished() {
             thread::yield_now();
@@ -94,8 +94,8 @@ impl Bench {
         }
     }
 
-    /// A release that others heard, and the pause after it, in which nobody takes the lock. Returns whether
-    /// there is a pause.
+    /// A release that others received, and the pause after it, in which nobody takes the lock. Returns
+    /// whether there is a pause.
     fn pause_in_vain(&self, listens: bool) -> bool {
         let slot = &self.slot;
         let listener_count = ListenerCount { listeners: 2, listens, round_trip: Duration::ZERO };
@@ -114,7 +114,7 @@ impl Bench {
     }
 }
 
-/// Whether a thread ends while the clock stands.
+/// Whether a thread ends while the clock stands still.
 fn ends<T>(thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
     let begin = Instant::now();
     while !thread.is_finished() && begin.elapsed() < SECOND * 10 {
@@ -153,21 +153,21 @@ fn pause_ends_once_another_process_had_the_lock() {
     let _listener = bench.listener();
     let held = bench.other_has_it();
     thread::scope(|scope| {
-        // A wait makes the client listen.
+        // Its wait makes the client subscribe.
         let first = scope.spawn(|| take(&bench.slot, ALWAYS).expect("in the end"));
         while !bench.slot.context().listener.is_subscribed(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
         held.release().unwrap();
         let lease = first.join().unwrap();
-        // The other client has just released it, and would pause too.
+        // The other client has just released the lock, and would pause too.
         bench.put_forward(YIELD_TIME);
         lease.release().unwrap();
         let until = bench.clock.now().after(YIELD_TIME);
         let again = scope.spawn(|| have_once(&bench.slot));
         bench.until_paused(until, &again);
         assert!(!again.is_finished(), "its own release ended the pause");
-        // The clock still stands.
+        // The clock has not moved.
         bench.other_has_it().release().unwrap();
     });
 }
@@ -182,7 +182,7 @@ fn release_without_listeners_causes_no_pause() {
         while !bench.slot.context().listener.is_subscribed(bench.slot.target().channel().unwrap()) {
             thread::yield_now();
         }
-        // From here on the client itself hears its releases, and nobody else does.
+        // From here on only the client itself receives its releases.
         held.release().unwrap();
     });
     assert_eq!(bench.is_left_until(), None);
@@ -224,7 +224,7 @@ fn pause_does_not_wait_for_its_subscription() {
     let _listener = bench.listener();
     bench.slot.context().listener.ready(Moment::FAR).unwrap();
     have_once(&bench.slot);
-    // The client's listener is not told that there is another channel to ask for.
+    // The message that makes the client's listener subscribe is lost.
     bench.link.lose_messages(u64::MAX);
     let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
@@ -252,7 +252,7 @@ fn pause_ends_at_the_callers_deadline() {
     });
 }
 
-/// It would be told that somebody has the lock, though nobody has asked.
+/// Otherwise it would return *busy*, although nobody has asked Redis.
 #[test]
 fn waiter_with_less_time_ends_the_acquirers_pause() {
     let bench = Bench::new();
@@ -315,7 +315,7 @@ fn cancelled_wait_leaves_its_pause_due() {
     assert_eq!(bench.slot.state.lock().fairness.paused, None);
 }
 
-/// As with a cluster, or where the user may not listen.
+/// A client that does not listen receives no release: in a cluster, or without the right to.
 #[test]
 fn unused_pause_counts_only_while_subscribed() {
     for listens in [false, true] {

@@ -109,13 +109,14 @@ impl SlotState {
         }
         // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
-        // Before the question whether to acquire, to which a lingering lease is a holder in the way.
+        // Before `may_acquire`, for which a lingering lease is a holder in the way.
         if let Some(entered) = self.reuse_linger(&request, step) {
             return entered;
         }
         if self.may_acquire() {
             return EnterOutcome::Now(self.acquire(&request, step.now));
         }
+
         match &mut self.acquirer {
             None if once && self.holders.iter().any(SlotHolder::is_held) => {
                 return EnterOutcome::Now(Admission::Busy);
@@ -135,6 +136,7 @@ impl SlotState {
         // than the pause, the pause ends, or the thread would time out without anybody having asked
         // Redis.
         step.wakes_acquirer |= self.fairness.yields_at(step.now);
+
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
@@ -145,6 +147,7 @@ impl SlotState {
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
         let index = self.holders.iter().position(SlotHolder::lingers)?;
         let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
+
         let Some(next) = lease.successor(&request.options, step.now) else {
             // Holds may overlap, so the lingering lease is in nobody's way.
             if self.overlaps {
@@ -157,6 +160,7 @@ impl SlotState {
             // has no holder, and another thread would otherwise ask Redis ahead of the release.
             return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
         };
+
         let held = HoldState::Held(Arc::downgrade(&next));
         // It has what may be the last references to the old lease and to the slot.
         step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
@@ -176,7 +180,7 @@ impl SlotState {
         Admission::Acquire { number: request.number, yield_until }
     }
 
-    /// The time of a thread is over that has waited since `since`.
+    /// The time of a thread that has waited since `since` is over.
     pub(super) fn time_out(
         &mut self,
         waiter: &Arc<Waiter>,
@@ -187,14 +191,15 @@ impl SlotState {
         self.silence(since, now).map_or(Admission::Busy, Admission::NoReply)
     }
 
-    /// How long Redis has not replied while a thread waited since `since`, if that is longer than usual.
-    /// The silence may have met one acquirer, or several that failed in turn.
+    /// How long Redis has been silent for a thread that has waited since `since`; `None` if no longer
+    /// than usual. The silence may have met one acquirer, or several that failed in turn.
     fn silence(&self, since: Moment, now: Moment) -> Option<Duration> {
         // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
         // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
         let lately = since.max(now.before(HEARTBEAT * 2));
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
             || self.last_held_at >= lately;
+
         let releasing = || self.holders.iter().filter_map(SlotHolder::releasing_since).min();
         // With a holder known, only the request that is under way can be unanswered. Without one this
         // thread has learned nothing since it came: acquirers that fail one after the other, each of them
@@ -265,6 +270,7 @@ impl SlotState {
             passed: 0,
         });
         self.fairness.end(false, step.now);
+
         if acquirer.evicted {
             // The eviction is later than the grant, though its message came first. Only Redis can say
             // whether it is true, so the lease is in doubt from the start, and the worker asks now.
@@ -290,6 +296,7 @@ impl SlotState {
     ) -> Option<Attempt> {
         let Some(before) = self.acquirer.take() else { return attempt };
         self.fairness.forget_pause();
+
         match (attempt, self.queue.front()) {
             // Only the first thread is asked. Another one further back that could use the attempt would
             // overtake it.
@@ -333,8 +340,8 @@ impl SlotState {
         // By the lease itself. A loss may be reported after the slot has another holder, which must stay.
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
         step.dropped = Some(self.take_out(index, step).hold);
-        // It was held here until now, which the threads in the queue know as well as if Redis had
-        // replied.
+        // A thread here had the lock until now. To the threads in the queue that is as good as a reply of
+        // Redis.
         self.last_held_at = step.now;
         self.admit_next(step);
     }

@@ -15,7 +15,7 @@ use crate::protocol::target::Target;
 const SECOND: Duration = Duration::from_secs(1);
 const ALWAYS: WaitLimit = WaitLimit::Until(Moment::FAR);
 
-/// A slot, and what a careful owner of it knows.
+/// A slot, and a model of what it must contain.
 struct Bench {
     clock: Arc<ManualClock>,
     target: Arc<Target>,
@@ -53,7 +53,7 @@ impl Bench {
         }
     }
 
-    /// Lets an event happen, and its effects.
+    /// Carries out an event and its effects.
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, false);
         let outcome = event(&mut self.state, &mut step);
@@ -83,7 +83,7 @@ impl Bench {
         }
     }
 
-    /// A thread comes. Returns what it is told at once.
+    /// A thread enters. Returns its admission, if that comes at once.
     fn enter(&mut self, wait_limit: WaitLimit) -> Option<&'static str> {
         self.number += 1;
         let (options, number) = (self.options, self.number);
@@ -110,7 +110,7 @@ impl Bench {
         Some(text)
     }
 
-    /// The acquirer has the lock.
+    /// The acquirer gets the lock.
     fn grant(&mut self) {
         let now = self.now;
         let grant = Grant {
@@ -128,7 +128,7 @@ impl Bench {
         self.transition(|state, step| state.granted(&lease, 0, step));
     }
 
-    /// A thread gives up what it has.
+    /// A thread releases its lock.
     fn unlock(&mut self) -> Unlocked {
         let lease = self.held.remove(0);
         assert!(lease.begin_release().is_some());
@@ -156,7 +156,7 @@ impl Bench {
         is_ended
     }
 
-    /// What holds after each event.
+    /// Checks the invariants, which hold after each event.
     fn check(&self) {
         let state = &self.state;
         assert_eq!(state.acquirer.is_some(), self.acquires);
@@ -245,8 +245,8 @@ fn linger_that_ends_during_a_check_is_checked_again() {
     assert!(bench.is_watched);
 }
 
-/// Every event in every order that a seed makes: no thread waits for nothing, none is told twice, and the
-/// worker has an entry as long as there is a lease.
+/// Random events: no thread waits for nothing, none is admitted twice, and the worker has an entry while
+/// there is a lease.
 #[test]
 fn random_events_keep_the_invariants() {
     for seed in 0..400 {

@@ -63,6 +63,7 @@ impl SlotState {
             self.check_by(until, step);
             return Unlocked::Lingering;
         }
+
         self.holders[index].hold =
             HoldState::Releasing { lease: Arc::downgrade(lease), since: step.now };
         // Before the release is sent: its message may reach this client before its reply.

@@ -4,7 +4,7 @@
 -- ARGV  1 the attempt   2 its time to live, ms   3 deadline in server time, µs
 --       4 time to live of the fence, ms
 --       5 the token it proposes, above the deadline   6 the last token that it reserves with it
--- Answers {1, the token, server time in µs}                              accepted
+-- Returns {1, the token, server time in µs}                              accepted
 --         {0, time to live of the holder in ms (-1: none), server time, the holder}
 --         {2, server time}                                               too late
 --         {4, the last token, server time}                               the token is too low

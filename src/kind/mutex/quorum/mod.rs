@@ -1,5 +1,5 @@
-//! The mutex over several servers: on each of them the layout of the [mutex](crate::kind::mutex)
-//! over one, without a queue.
+//! The mutex over several servers. On each of them it has the layout of the
+//! [mutex](crate::kind::mutex) on one server, without a queue.
 
 use std::time::Duration;
 
@@ -29,13 +29,15 @@ impl LockKind for QuorumKind {
         "mutex"
     }
 
-    /// Of a holder that hands over to nobody.
     fn owner(&self, identity: &Identity, number: u64, window: Duration, _: bool) -> Vec<u8> {
+        // Never with the mark of a queue. A hand-over is decided by one server, and a lock of a
+        // majority cannot be given away by one of them.
         MutexKind.owner(identity, number, window, false)
     }
 
     fn channel(&self, name: &Name) -> Option<Vec<u8>> {
-        // wake.lua has the same.
+        // The same text as in wake.lua. In the library's own part of the name space, so that no
+        // lock has it.
         Some([b"leasehold:released:", name.as_bytes()].concat())
     }
 

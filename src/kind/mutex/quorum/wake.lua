@@ -1,13 +1,13 @@
--- Whom release.lua and force.lua tell of a server's vote that is free again.
+-- Wakes the waiters for a server's vote that is free again, for release.lua and force.lua.
 
--- Those who wait are told whose vote it was, because all servers tell them of the same release. Nobody
--- counts them: each server has only some.
+-- The message names the former owner: all servers announce the same release, and waiters drop copies.
+-- Returns no count, because each server has only some of the waiters.
 local function wake(voted)
   redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], voted)
   return 0
 end
 
--- The channel of an attempt's client and its number: that of a foreign owner is not known. The client asks
+-- The channel of an attempt's client, and the attempt's number; nothing for a foreign owner. The client asks
 -- all servers, and has lost the lock once a majority says so.
 local function listener(attempt)
   local client, number = string.match(attempt, '^%d[q-]:(%x+):(%x+):%d+:')

@@ -1,4 +1,4 @@
-//! Running what a client sends: a command or, as `EVAL`, a script.
+//! Runs a client's request: a command or, as `EVAL`, a script.
 
 use super::command::{
     self,
@@ -8,7 +8,7 @@ use super::lua;
 use super::reply::{CommandResult, ErrorReply};
 use super::store::Execution;
 
-/// Runs a script, and none of a script's own commands does.
+/// The command that runs a script. Not in the table of commands, since a script may not call it.
 const EVAL: &[u8] = b"EVAL";
 /// EVAL, script, number of keys.
 const EVAL_WORDS: usize = 3;
@@ -22,7 +22,7 @@ pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
     command::call(run, words)
 }
 
-/// Whether a command could be run, as far as its name and its arity tell.
+/// Checks the name and the arity of a command, without running it.
 pub(super) fn check(words: &Words) -> Result<(), ErrorReply> {
     if words.first().is_some_and(|name| name.eq_ignore_ascii_case(EVAL)) {
         check_eval(words)

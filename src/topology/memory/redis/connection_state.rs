@@ -1,4 +1,4 @@
-//! What a server keeps of one connection: the keys it watches, and its transaction.
+//! The state of one connection at the server: the keys it watches, and its transaction.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -13,11 +13,11 @@ use super::store::Execution;
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionState {
     watched: BTreeSet<Vec<u8>>,
-    /// A watched key was touched, by any client or by its end.
+    /// A watched key was written by any client, or expired.
     is_outdated: bool,
     /// The commands since `MULTI`.
     queue: Option<Vec<Vec<Vec<u8>>>>,
-    /// One of them was refused.
+    /// One of these commands was refused.
     is_broken: bool,
 }
 
@@ -41,6 +41,7 @@ impl ConnectionState {
             (b"MULTI" | b"EXEC" | b"DISCARD" | b"WATCH", _) => Err(ErrorReply::arity(&name)),
             _ if self.queue.is_some() => self.enqueue(run, words),
             (b"UNWATCH", [_]) => Ok(self.end()),
+            // At once: the wait itself is the client's side of the simulation (`call_slow`).
             (b"WAIT", [_, _, _]) => Ok(Value::Int(0)),
             (b"WAITAOF", [_, local, _, _]) => wait_for_disk(local),
             _ => call::call(run, words),
@@ -63,14 +64,16 @@ impl ConnectionState {
         Ok(Value::Okay)
     }
 
-    /// Nothing is watched or queued any more.
+    /// Ends the transaction and watches no keys any more.
     fn end(&mut self) -> Value {
         *self = ConnectionState::default();
         Value::Okay
     }
 
     fn enqueue(&mut self, run: &Execution, words: &[Vec<u8>]) -> CommandResult {
-        // A queue takes memory, whatever is in it.
+        // Redis refuses every command of a transaction when memory is full, also one that frees
+        // some: the queue itself takes memory. So a release by `WATCH` needs a script as its
+        // fallback.
         let refusal = if run.refuses_growth() {
             Err(ErrorReply::out_of_memory())
         } else {
@@ -86,6 +89,8 @@ impl ConnectionState {
         let Some(queue) = self.queue.take() else {
             return Err(ErrorReply::new("ERR EXEC without MULTI"));
         };
+        // `EXEC` ends the watch whatever its outcome, or the next transaction would fail for a key
+        // that it does not watch.
         let ConnectionState { is_outdated, is_broken, .. } = mem::take(self);
         if is_broken {
             let text = "EXECABORT Transaction discarded because of previous errors.";
@@ -94,7 +99,8 @@ impl ConnectionState {
         if is_outdated {
             return Ok(Value::Nil);
         }
-        // For want of memory they would have been refused before.
+        // Memory was checked when the commands were queued. Once a transaction runs, Redis does not
+        // refuse its commands for memory any more, since that would apply it in part.
         run.note_write();
         let run =
             |words: Vec<Vec<u8>>| call::call(run, &words).unwrap_or_else(ErrorReply::into_value);
@@ -102,7 +108,7 @@ impl ConnectionState {
     }
 }
 
-/// This server has no disk, and no replica has one either.
+/// Replies as a server without an append-only file and without replicas.
 fn wait_for_disk(local: &[u8]) -> CommandResult {
     if local == b"0" {
         return Ok(Value::Array(vec![Value::Int(0); 2]));

@@ -1,13 +1,14 @@
 //! Scripts: Lua 5.1, as in Redis, over the commands of this server.
 //!
-//! Replies become values of Lua, and what a script returns becomes a reply, as Redis converts them. Absent
-//! are `cjson`, `cmsgpack`, `struct` and `bit`; `os`, `coroutine` and `rawset`; `load` and `loadstring`;
-//! `math.random`; and of `redis` what is about RESP3, replication and breakpoints.
+//! Replies become Lua values, and the value that a script returns becomes a reply, by the rules of
+//! Redis. Absent are `cjson`, `cmsgpack`, `struct` and `bit`; `os`, `coroutine` and `rawset`;
+//! `load` and `loadstring`; `math.random`; and the parts of `redis` about RESP3, replication and
+//! breakpoints.
 //!
-//! Each thread has one interpreter, whose globals no script can write: a run leaves nothing behind for the
-//! next. That saves most of the time that a script takes, as each is compiled once. No threads are needed to
-//! run a script, and none waits here, so that the interpreter is the same under a model checker, where all
-//! threads are one: it outlives a schedule, and nothing in it depends on the schedule.
+//! Each thread has one interpreter, whose globals no script can write, so that no run affects the
+//! next one. Each script is compiled once, which saves most of its time. A script neither starts a
+//! thread nor waits. So the interpreter also works under a model checker, which runs all threads on
+//! one: it outlives a schedule, and nothing in it depends on the schedule.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -22,11 +23,12 @@ use super::command;
 use super::reply::{CommandResult, ErrorReply};
 use super::store::Execution;
 
-/// More scripts than a program has. Those that are made for a test each time must not be kept for ever.
+/// More scripts than a program has. A test that makes a new script each time must not fill the
+/// memory.
 const MAX_COMPILED: usize = 256;
-/// No script runs for longer: a tick is so many instructions…
+/// The limit for an endless script: a tick is this number of instructions…
 const TICK: u32 = 100_000;
-/// …and this many take about a second.
+/// …and this number of ticks takes about a second.
 const MAX_TICKS: u32 = 1_000;
 /// How deep a table that a script returns may be nested.
 const MAX_DEPTH: usize = 64;
@@ -44,8 +46,11 @@ pub(super) fn eval(
     keys: &[Vec<u8>],
     arguments: &[Vec<u8>],
 ) -> CommandResult {
+    // `try_with` fails in the destructor of another thread-local value, where a guard may release
+    // its lock. `try_borrow_mut` fails if a script is running on this thread already.
     let in_this_thread = INTERPRETER.try_with(|interpreter| {
         let mut interpreter = interpreter.try_borrow_mut().ok()?;
+        // Made on first use: most threads of a test never run a script.
         let made = interpreter.take().map_or_else(Interpreter::new, Ok);
         let outcome = made.map(|made| interpreter.insert(made).eval(run, script, keys, arguments));
         Some(outcome.unwrap_or_else(|error| Err(odd(&error))))
@@ -53,27 +58,28 @@ pub(super) fn eval(
     if let Ok(Some(outcome)) = in_this_thread {
         return outcome;
     }
-    // The thread ends, and its interpreter is gone.
+    // A new one for this call: slower, and always possible.
     match Interpreter::new() {
         Ok(mut interpreter) => interpreter.eval(run, script, keys, arguments),
         Err(error) => Err(odd(&error)),
     }
 }
 
-/// An error of the interpreter, and not of a command.
+/// An error of the interpreter and not of a command.
 fn odd(error: &mlua::Error) -> ErrorReply {
     ErrorReply::new(format!("ERR {error}"))
 }
 
 struct Interpreter {
     lua: Lua,
-    /// What scripts run in. It cannot be written; `globals` is where it reads.
+    /// The environment of all scripts. It cannot be written, and reads from `globals`.
     environment: Table,
     globals: Table,
     /// Runs a compiled script, and returns an error as a reply.
     main: Function,
     compiled: Vec<(Vec<u8>, Function)>,
-    /// The store while a script runs.
+    /// Holds the store while a script runs, for the closures that Lua owns. They must be `'static`,
+    /// so they cannot borrow it from the caller.
     run: Rc<RefCell<Execution>>,
     ticks: Rc<Cell<u32>>,
 }
@@ -95,6 +101,9 @@ impl Interpreter {
         })?;
         let (count, seen) = (Rc::clone(&ticks), Rc::clone(&ticks));
         let is_over = lua.create_function(move |_, ()| Ok(seen.get() > MAX_TICKS))?;
+        // Counts instructions and not time, so that a slow machine does not end a script that a
+        // fast one would finish. The error is raised at each further tick as well: a script may
+        // catch it with `pcall`, and `is_over` lets the sandbox end it then.
         lua.set_hook(HookTriggers::new().every_nth_instruction(TICK), move |_, _| {
             count.set(count.get() + 1);
             if count.get() > MAX_TICKS {
@@ -115,6 +124,8 @@ impl Interpreter {
         arguments: &[Vec<u8>],
     ) -> CommandResult {
         let compiled = self.compile(script)?;
+        // Swapped in and out again before any `?`: an early return would leave the caller without
+        // its store.
         mem::swap(run, &mut self.run.borrow_mut());
         self.ticks.set(0);
         let reply = self.call(&compiled, keys, arguments);
@@ -134,6 +145,7 @@ impl Interpreter {
         let compiled = compiled.map_err(|error| {
             ErrorReply::new(format!("ERR Error compiling script (new function): {error}"))
         })?;
+        // All at once: an order of use would cost more than compiling a few scripts again.
         if self.compiled.len() >= MAX_COMPILED {
             self.compiled.clear();
         }
@@ -147,6 +159,8 @@ impl Interpreter {
         keys: &[Vec<u8>],
         arguments: &[Vec<u8>],
     ) -> mlua::Result<LuaReply> {
+        // Set in `globals`, which scripts can read and not write. Not passed as arguments of the
+        // chunk, because Redis has them as globals, and functions of a script use them.
         for (name, texts) in [("KEYS", keys), ("ARGV", arguments)] {
             let table = self.lua.create_table_with_capacity(texts.len(), 0)?;
             for text in texts {
@@ -158,7 +172,7 @@ impl Interpreter {
     }
 }
 
-/// The words of a command that a script calls; an error is the script's.
+/// The words of a command that a script calls. The inner error is a reply for the script.
 fn words_of(lua: &Lua, words: &MultiValue) -> mlua::Result<Result<Vec<Vec<u8>>, ErrorReply>> {
     let text = "ERR Please specify at least one argument for this redis.call() call";
     if words.is_empty() {
@@ -172,7 +186,9 @@ fn words_of(lua: &Lua, words: &MultiValue) -> mlua::Result<Result<Vec<Vec<u8>>, 
                 number.to_string().into_bytes()
             }
             LuaValue::Integer(_) | LuaValue::Number(_) => {
-                // As `snprintf` prints it, which Lua calls too.
+                // As Redis converts numbers in arguments. Above 2^53 that rounds, and above 10^17
+                // it prints an exponent: the traps that rule 20 is about must exist here too. Lua's
+                // own `string.format` calls the same `snprintf`.
                 let format: Function = lua.globals().get::<Table>("string")?.get("format")?;
                 format.call::<mlua::LuaString>(("%.17g", word))?.as_bytes().to_vec()
             }
@@ -204,7 +220,8 @@ fn to_lua(lua: &Lua, outcome: CommandResult) -> mlua::Result<LuaValue> {
             }
             LuaValue::Table(table)
         }
-        // No command of this server returns anything else.
+        // `Nil`, which is `false` in a script and not `nil`. No command of this server returns
+        // anything else.
         Ok(_) => LuaValue::Boolean(false),
     })
 }
@@ -219,7 +236,7 @@ fn to_redis(value: LuaValue, deepest: usize) -> mlua::Result<LuaReply> {
     Ok(LuaReply::Value(match value {
         LuaValue::Boolean(true) => Value::Int(1),
         LuaValue::Integer(number) => Value::Int(number),
-        // Towards zero, and to what an integer can hold.
+        // Redis drops the fraction: a script that returns 3.99 replies 3. `as` also saturates.
         LuaValue::Number(number) => Value::Int(number as i64),
         LuaValue::String(text) => Value::BulkString(text.as_bytes().to_vec()),
         LuaValue::Table(table) => return table_to_redis(&table, deepest),
@@ -244,6 +261,7 @@ fn table_to_redis(table: &Table, deepest: usize) -> mlua::Result<LuaReply> {
     };
     let mut parts = Vec::new();
     loop {
+        // An array ends at its first `nil`, as in Redis: later elements are dropped silently.
         match table.raw_get(parts.len() + 1)? {
             LuaValue::Nil => return Ok(LuaReply::Value(Value::Array(parts))),
             part => parts.push(match to_redis(part, deepest)? {

@@ -1,5 +1,5 @@
-//! A small Redis: its keys, its commands, its scripts and its transactions, without a network, a clock
-//! or threads. The server's time comes with every run.
+//! A small Redis: its keys, its commands, its scripts and its transactions, without a network, a
+//! clock or threads. The server's time comes with every run.
 //!
 //! | module | what it has |
 //! | --- | --- |
@@ -9,10 +9,10 @@
 //! | `lua` | scripts, over the same commands |
 //! | `connection_state` | one connection's `WATCH`, `MULTI` and `EXEC` |
 //! | `number` | how Redis reads and prints numbers |
-//! | `reply` | error replies, by the codes and texts of Redis |
+//! | `reply` | error replies, with the codes and texts of Redis |
 //!
-//! Nothing here is about locks, and no path leads out of this folder: other crates include it as it is. That
-//! it behaves like a real server is tested beside it, by `tests::parity`.
+//! Nothing here is about locks, and no path leads out of this folder, because another crate
+//! includes it by path. `tests::parity`, beside this folder, compares it with a real server.
 
 mod call;
 mod command;

@@ -3,18 +3,20 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
-/// Reads an integer as Redis does: digits, and nothing that it would not print itself.
+/// Reads an integer as Redis does: only in the form in which it prints one.
 pub(super) fn integer(digits: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    // `parse` accepts "+1" and "007", which Redis refuses.
     (number.to_string().as_bytes() == digits).then_some(number)
 }
 
-/// A score of a sorted set, which is a number. Redis has −0 too; here it is 0.
+/// A score of a sorted set: any number but NaN. Redis keeps −0; here it becomes 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Score(f64);
 
 impl Score {
     pub(super) fn new(number: f64) -> Option<Score> {
+        // Adding 0 turns −0 into 0, so that equality by bits is equality of numbers.
         (!number.is_nan()).then_some(Score(number + 0.0))
     }
 
@@ -26,13 +28,13 @@ impl Score {
         self.0
     }
 
-    /// Prints it as Redis 7.2 and later do: with as few digits as tell it from all others.
+    /// Prints a score as Redis 7.2 and later do: with the fewest digits that identify the number.
     pub(super) fn print(self) -> Vec<u8> {
         print(self.0).into_bytes()
     }
 }
 
-/// Two scores are told apart by their bits, so that stores that print alike are alike.
+/// Equality by bits, so that a store can be hashed: the explorer compares states by it.
 impl PartialEq for Score {
     fn eq(&self, other: &Score) -> bool {
         self.0.to_bits() == other.0.to_bits()
@@ -68,12 +70,14 @@ fn print(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < WHOLE {
         return (number as i64).to_string();
     }
+    // Rust and Redis both find the shortest digits; only their layout differs. The conditions below
+    // are those of `fpconv`, the library in Redis.
     let scientific = format!("{:e}", number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits = mantissa.replace('.', "");
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let sign = if number < 0.0 { "-" } else { "" };
-    // Where the last digit stands, left of the point or right of it.
+    // The power of ten of the last digit.
     let last = exponent + 1 - i32::try_from(digits.len()).unwrap_or(0);
     let zeros = |count: i32| "0".repeat(usize::try_from(count).unwrap_or(0));
     let text = if last >= 0 && exponent.abs() < exponent + 1 - last + 7 {

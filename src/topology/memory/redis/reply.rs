@@ -2,17 +2,17 @@
 
 use redis::Value;
 
-/// What a command or a script returns.
+/// The outcome of a command or a script.
 pub(crate) type CommandResult = Result<Value, ErrorReply>;
 
-/// An error as Redis words it: its code, a blank, and more words.
+/// An error in the form of Redis: a code, a space, and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorReply(String);
 
 impl ErrorReply {
-    /// The text must begin with a code.
+    /// Makes an error; the text must begin with a code.
     pub(crate) fn new(text: impl Into<String>) -> ErrorReply {
-        // A reply is one line.
+        // An error is one line on the wire, and the text may contain a script's own words.
         let text: String = text.into().replace(['\r', '\n'], " ");
         ErrorReply(text)
     }
@@ -48,8 +48,9 @@ impl ErrorReply {
         ErrorReply::new(format!("ERR invalid expire time in '{}' command", name.escape_ascii()))
     }
 
-    /// What Redis may know, and this server does not.
+    /// An error about a command that Redis may know and this server does not.
     pub(super) fn unknown(what: &str, name: &[u8]) -> ErrorReply {
+        // Cut as Redis cuts it: the name may be any bytes of any length.
         let name = name[..name.len().min(128)].escape_ascii();
         ErrorReply::new(format!(
             "ERR unknown {what} '{name}': the in-memory server of leasehold::testing does not know it"
@@ -61,8 +62,9 @@ impl ErrorReply {
         &self.0
     }
 
-    /// The error in its place within an array, as in the reply to `EXEC`.
+    /// The error as an element of an array, as in the reply to `EXEC`.
     pub(super) fn into_value(self) -> Value {
+        // Through the driver's parser, since the driver offers no other way to make this value.
         redis::parse_redis_value(format!("-{}\r\n", self.0).as_bytes())
             .unwrap_or(Value::SimpleString(self.0))
     }

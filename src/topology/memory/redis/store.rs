@@ -1,4 +1,4 @@
-//! Keys that expire, and listeners.
+//! Keys that expire, and subscribers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -11,19 +11,19 @@ pub(super) type Field = (Vec<u8>, Vec<u8>);
 /// A member of a sorted set, after its score.
 pub(super) type Member = (Score, Vec<u8>);
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Data {
     Text(Vec<u8>),
-    /// In the order in which the fields came.
+    /// In order of insertion.
     Hash(Vec<Field>),
-    /// The lowest score first, and by member where scores are equal.
+    /// By score, and by member among equal scores.
     Sorted(Vec<Member>),
     List(Vec<Vec<u8>>),
 }
 
 impl Data {
-    /// An empty collection is no key any more.
+    /// Whether the key must be removed: Redis has no empty collections.
     fn is_nothing(&self) -> bool {
         match self {
             Data::Text(_) => false,
@@ -37,57 +37,57 @@ impl Data {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Entry {
     data: Data,
-    /// The last millisecond of its life.
+    /// The last millisecond in which it exists; `None` without an expiry.
     ends: Option<i64>,
 }
 
-/// A message that was published, as it travels.
+/// A published message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Published {
     pub(crate) channel: Vec<u8>,
     pub(crate) payload: Vec<u8>,
 }
 
-/// What a run did besides its reply.
+/// The effects of a run besides its reply.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) published: Vec<Published>,
-    /// The keys that a session which watches them must hear of: those that were written, and those that
-    /// expired.
+    /// The keys that were written or expired, for the sessions that watch them.
     pub(crate) touched: BTreeSet<Vec<u8>>,
 }
 
-/// All that a server keeps. Equal stores behave alike from then on.
+/// The data of a server. Equal stores behave equally from then on, so that the explorer can compare
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Store {
     keys: BTreeMap<Vec<u8>, Entry>,
-    /// Who listens to which channels.
+    /// The channels of each subscriber.
     listeners: BTreeMap<u64, BTreeSet<Vec<u8>>>,
-    /// Which of them listen at a replica: they hear everything, and are not counted here.
+    /// The subscribers at a replica: they receive every message, and are not counted here.
     at_replica: BTreeSet<u64>,
     is_out_of_memory: bool,
 }
 
 impl Store {
-    /// Lets a listener hear a channel.
+    /// Subscribes to a channel.
     pub(crate) fn subscribe(&mut self, listener: u64, channel: &[u8]) {
         self.listeners.entry(listener).or_default().insert(channel.to_vec());
     }
 
-    /// Lets a listener hear a channel no longer.
+    /// Unsubscribes from a channel.
     pub(crate) fn unsubscribe(&mut self, listener: u64, channel: &[u8]) {
         if let Some(channels) = self.listeners.get_mut(&listener) {
             channels.remove(channel);
         }
     }
 
-    /// Forgets a listener whose connection is gone.
+    /// Removes a subscriber whose connection was closed.
     pub(crate) fn disconnect(&mut self, listener: u64) {
         self.listeners.remove(&listener);
         self.at_replica.remove(&listener);
     }
 
-    /// Puts a listener at a replica of this server, or at this server.
+    /// Moves a subscriber to a replica of this server, or back.
     pub(crate) fn put_at_replica(&mut self, listener: u64, there: bool) {
         if there {
             self.at_replica.insert(listener);
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// The listeners that hear a channel.
+    /// The subscribers of a channel.
     pub(crate) fn hearers<'a>(&'a self, channel: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
         self.listeners
             .iter()
@@ -104,24 +104,24 @@ impl Store {
             .map(|(&listener, _)| listener)
     }
 
-    /// The keys that live, as `SCAN` would return them.
+    /// The keys that have not expired, as `SCAN` would return them.
     pub(crate) fn live_keys(&self, micros: u64) -> impl Iterator<Item = &[u8]> {
         let now = millis(micros);
         let lives = move |(_, entry): &(_, &Entry)| entry.ends.is_none_or(|ends| now <= ends);
         self.keys.iter().filter(lives).map(|(key, _)| key.as_slice())
     }
 
-    /// Sets whether memory is full: then Redis refuses commands that may need more of it.
+    /// Sets whether memory is full. Redis then refuses commands that may need more memory.
     pub(crate) fn set_out_of_memory(&mut self, is_full: bool) {
         self.is_out_of_memory = is_full;
     }
 
-    /// Forgets everything that was stored (`FLUSHALL`); returns the keys that there were.
+    /// Deletes all keys (`FLUSHALL`), and returns them.
     pub(crate) fn flush(&mut self) -> BTreeSet<Vec<u8>> {
         mem::take(&mut self.keys).into_keys().collect()
     }
 
-    /// Forgets the keys whose end has come, and returns them.
+    /// Removes the expired keys, and returns them.
     pub(crate) fn expire(&mut self, micros: u64) -> BTreeSet<Vec<u8>> {
         let now = millis(micros);
         let dies = |entry: &Entry| entry.ends.is_some_and(|ends| now > ends);
@@ -133,14 +133,16 @@ impl Store {
         dead
     }
 
-    /// Runs commands at one moment of the server, without another's between them.
+    /// Runs commands at one moment of the server, as one atomic step.
     pub(crate) fn run<T>(
         &mut self,
         micros: u64,
         work: impl FnOnce(&mut Execution) -> T,
     ) -> (T, Effects) {
+        // Time stands still during a script, as in Redis: a key that exists at its start exists
+        // until its end, so keys expire only here.
         let effects = Effects { published: Vec::new(), touched: self.expire(micros) };
-        // Lua needs the store for its own while a script runs.
+        // Moved out and back: the closures of Lua must own the store while a script runs.
         let store = mem::take(self);
         let mut run = Execution { store, micros, effects, has_written: false };
         let value = work(&mut run);
@@ -150,7 +152,7 @@ impl Store {
 }
 
 fn millis(micros: u64) -> i64 {
-    // Below 2^54.
+    // A quotient by 1000 always fits into an `i64`.
     (micros / 1000).cast_signed()
 }
 
@@ -169,17 +171,19 @@ impl Execution {
         self.micros
     }
 
-    /// The server's time in milliseconds, by which keys end.
+    /// The server's time in milliseconds, by which keys expire.
     pub(super) fn millis(&self) -> i64 {
         millis(self.micros)
     }
 
-    /// Whether a command that needs memory is refused. A script that has written is no longer (rule 16).
+    /// Whether a command that needs memory is refused.
     pub(super) fn refuses_growth(&self) -> bool {
+        // Redis lets a script go on after its first write, since it cannot undo that. Releases rely
+        // on it: they begin with a write that needs no memory (rule 16).
         self.store.is_out_of_memory && !self.has_written
     }
 
-    /// A command that may write has begun.
+    /// Notes that a command that may write has begun.
     pub(super) fn note_write(&mut self) {
         self.has_written = true;
     }
@@ -188,12 +192,13 @@ impl Execution {
         self.store.keys.get(key).map(|entry| &entry.data)
     }
 
-    /// The last millisecond of a key's life; nothing without the key, `Some(None)` without an end.
+    /// The last millisecond in which a key exists: `None` without the key, `Some(None)` without an
+    /// expiry.
     pub(super) fn ends(&self, key: &[u8]) -> Option<Option<i64>> {
         self.store.keys.get(key).map(|entry| entry.ends)
     }
 
-    /// Whether there was anything to delete.
+    /// Deletes a key. Returns whether it existed.
     pub(super) fn delete(&mut self, key: &[u8]) -> bool {
         let found = self.store.keys.remove(key).is_some();
         if found {
@@ -202,7 +207,7 @@ impl Execution {
         found
     }
 
-    /// Gives a key another end. One that is over ends it at once.
+    /// Sets the expiry of a key. One in the past deletes the key at once.
     pub(super) fn set_end(&mut self, key: &[u8], ends: Option<i64>) {
         if ends.is_some_and(|ends| ends <= self.millis()) {
             self.delete(key);
@@ -212,7 +217,7 @@ impl Execution {
         }
     }
 
-    /// Writes a string in the place of whatever there is.
+    /// Writes a string in place of any value.
     pub(super) fn set_text(&mut self, key: &[u8], text: Vec<u8>, ends: Option<i64>) {
         self.store.keys.insert(key.to_vec(), Entry { data: Data::Text(text), ends });
         self.touch(key);
@@ -250,7 +255,9 @@ impl Execution {
         }
     }
 
-    /// The fields of a hash to change, an empty one where there is none. [`settle`](Execution::settle) is owed.
+    /// The fields of a hash, to be changed; the hash is created if there is none. The caller must
+    /// call
+    /// [`settle`](Execution::settle) afterwards.
     pub(super) fn hash_mut(&mut self, key: &[u8]) -> Result<&mut Vec<Field>, ErrorReply> {
         match self.data_mut(key, Data::Hash(Vec::new())) {
             Data::Hash(fields) => Ok(fields),
@@ -279,11 +286,13 @@ impl Execution {
         &mut self.store.keys.entry(key.to_vec()).or_insert_with(entry).data
     }
 
-    /// Ends what may have changed a collection.
+    /// Ends a change of a collection, and removes the key if the collection is empty.
     pub(super) fn settle(&mut self, key: &[u8], has_changed: bool) {
         if self.data(key).is_some_and(Data::is_nothing) {
             self.store.keys.remove(key);
         }
+        // A command without an effect must not touch the key: `HDEL` of an absent field does not
+        // outdate a `WATCH` in Redis.
         if has_changed {
             self.touch(key);
         }
@@ -293,14 +302,15 @@ impl Execution {
         self.effects.touched.insert(key.to_vec());
     }
 
-    /// Returns how many hear it at this server, but for those that listen at a replica.
+    /// Publishes a message. Returns the number of subscribers at this server, without those at a
+    /// replica.
     pub(super) fn publish(&mut self, channel: &[u8], payload: &[u8]) -> u64 {
         let published = Published { channel: channel.to_vec(), payload: payload.to_vec() };
         self.effects.published.push(published);
         self.subscribers(channel)
     }
 
-    /// How many listen to a channel at this server.
+    /// The number of subscribers of a channel at this server.
     pub(super) fn subscribers(&self, channel: &[u8]) -> u64 {
         let is_here = |listener: &u64| !self.store.at_replica.contains(listener);
         self.store.hearers(channel).filter(is_here).count() as u64

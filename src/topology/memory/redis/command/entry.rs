@@ -1,4 +1,4 @@
-//! An entry of the table of commands, and what commands have in common.
+//! An entry of the table of commands, and helpers of all commands.
 
 use redis::Value;
 
@@ -10,9 +10,9 @@ use super::super::store::Execution;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    /// It changes keys, and needs no more memory.
+    /// It changes keys and needs no more memory.
     Shrink,
-    /// It changes keys, and is refused when memory is full.
+    /// It changes keys and is refused when memory is full (`denyoom` in Redis).
     Grow,
 }
 
@@ -23,7 +23,7 @@ pub(crate) type Words = [Vec<u8>];
 pub(crate) struct Command {
     /// In capitals.
     pub(crate) name: &'static str,
-    /// How many words it has, the name included; if negative, at least so many.
+    /// The number of words with the name; if negative, the least number.
     pub(crate) arity: isize,
     pub(crate) access: Access,
     pub(crate) run: fn(&mut Execution, &Words) -> CommandResult,
@@ -68,9 +68,11 @@ pub(crate) fn flag(value: bool) -> Value {
     Value::Int(value.into())
 }
 
-/// The items between two positions, as Redis counts them: from the end where they are negative.
+/// The items between two positions, both included. Negative positions count from the end.
 pub(crate) fn between<T>(items: &[T], first: i64, last: i64) -> &[T] {
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    // Unlike the first, a last position before the beginning is not clamped to 0: the range is
+    // empty.
     let position = |at: i64| if at < 0 { (at + length).max(0) } else { at };
     let end = if last < 0 { last + length } else { last.min(length - 1) };
     let (first, end) = (position(first), end + 1);

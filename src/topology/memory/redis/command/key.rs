@@ -1,4 +1,4 @@
-//! Commands on keys of any type: whether they are there, and when they end.
+//! Commands on keys of any type: existence and expiry.
 
 use redis::Value;
 
@@ -66,10 +66,14 @@ fn expire(run: &mut Execution, words: &Words, unit: i64, is_from_now: bool) -> C
             "ERR NX and XX, GT or LT options at the same time are not compatible",
         ));
     }
+    // The options are checked before the number, and the number before the key, as in Redis: which
+    // error comes first is part of the parity.
     let begin = if is_from_now { run.millis() } else { 0 };
     let ends = read_integer(&words[2])?.checked_mul(unit).and_then(|span| span.checked_add(begin));
     let ends = ends.ok_or_else(|| ErrorReply::expire_time(&words[0]))?;
     let Some(before) = run.ends(key) else { return Ok(flag(false)) };
+    // A key without an expiry counts as one that lives forever: nothing is greater than that
+    // (`GT`), and everything is less (`LT`).
     let refuses = match before {
         None => xx || gt,
         Some(before) => nx || (gt && ends <= before) || (lt && ends >= before),
@@ -80,7 +84,7 @@ fn expire(run: &mut Execution, words: &Words, unit: i64, is_from_now: bool) -> C
     Ok(flag(!refuses))
 }
 
-/// What remains of a key's life, or its end: −1 without an end, −2 without the key.
+/// The rest of a key's life or its expiry: −1 without an expiry, −2 without the key.
 fn left(run: &Execution, key: &[u8], show: impl FnOnce(&Execution, i64) -> i64) -> Value {
     Value::Int(match run.ends(key) {
         None => -2,

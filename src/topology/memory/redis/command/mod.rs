@@ -1,7 +1,8 @@
 //! Commands, by their words.
 //!
-//! Each is checked as Redis checks it: its arity, its integers, its options, and the type of its key. What
-//! is not here is refused by name.
+//! Each command is checked as Redis checks it: its arity, its integers, its options, and the type
+//! of its key. A command that is not here is refused by name, instead of a reply that Redis would
+//! not give.
 
 pub(crate) mod entry;
 mod hash;
@@ -28,9 +29,11 @@ const TABLES: [&[Command]; 6] = [
     list::COMMANDS,
 ];
 
-/// Runs a command, which may be one of a script.
+/// Runs a command of a client or of a script.
 pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
     let command = find(words)?;
+    // Memory is checked before the command runs and before its type is checked, as in Redis. A
+    // command that is refused for memory has not written.
     if command.access == Access::Grow && run.refuses_growth() {
         return Err(ErrorReply::out_of_memory());
     }
@@ -40,7 +43,7 @@ pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
     (command.run)(run, words)
 }
 
-/// The command that these words call, if there is one and it can have so many words.
+/// The command that these words call. Checks the name and the number of words.
 pub(crate) fn find(words: &Words) -> Result<&'static Command, ErrorReply> {
     let name = words.first().map_or(&b""[..], Vec::as_slice);
     let known = TABLES.into_iter().flatten();
@@ -53,7 +56,8 @@ pub(crate) fn find(words: &Words) -> Result<&'static Command, ErrorReply> {
     if !fits {
         return Err(ErrorReply::arity(name));
     }
-    // Redis looks a subcommand up like a command, and this is the only one.
+    // Redis looks up a subcommand like a command. Checked here, so that a transaction refuses it
+    // when it is queued.
     if command.name == PUBSUB && !is(&words[1], "NUMSUB") {
         return Err(ErrorReply::unknown("subcommand of PUBSUB", &words[1]));
     }

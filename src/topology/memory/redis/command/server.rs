@@ -10,7 +10,8 @@ use super::entry::{Command, Words, bulk};
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("TIME", 1, Read, time),
     Command::new("PUBLISH", 3, Read, |run, words| Ok(number(run.publish(&words[1], &words[2])))),
-    // Nobody subscribes to the channel of a slot here, and other channels do not hear it.
+    // Sharded channels have no subscribers here, and ordinary channels do not receive their
+    // messages.
     Command::new("SPUBLISH", 3, Read, |_, _| Ok(Value::Int(0))),
     Command::new("PUBSUB", -2, Read, numsub),
 ];

@@ -48,7 +48,7 @@ fn position(scores: &[Member], member: &[u8]) -> Option<(usize, Score)> {
     Some((at, scores[at].0))
 }
 
-/// When a member is added or changed, and what is returned.
+/// The options of `ZADD`.
 #[derive(Clone, Copy, Default)]
 struct AddRules {
     only_new: bool,
@@ -95,6 +95,8 @@ fn zadd(run: &mut Execution, words: &Words) -> CommandResult {
 }
 
 fn add(run: &mut Execution, key: &[u8], rules: AddRules, pairs: &[Member]) -> CommandResult {
+    // An error in the middle is returned only after `settle`: the pairs before it stay, and a set
+    // that was created for nothing must not.
     let scores = run.sorted_mut(key)?;
     let (mut added, mut changed, mut last) = (0, 0, Ok(None));
     for (by, member) in pairs {
@@ -121,7 +123,7 @@ fn add(run: &mut Execution, key: &[u8], rules: AddRules, pairs: &[Member]) -> Co
     Ok(count(if rules.counts_changes { added + changed } else { added }))
 }
 
-/// The score that a member shall have; none where the rules leave all as it is.
+/// The new score of a member; `None` if the options leave it unchanged.
 fn new_score(
     rules: AddRules,
     score: Score,
@@ -209,7 +211,7 @@ fn zrange(run: &mut Execution, words: &Words) -> CommandResult {
             return Err(ErrorReply::syntax());
         }
     }
-    // Redis does not mind a limit of −1.
+    // Redis accepts a limit of −1 everywhere.
     if limit.is_some_and(|(_, most)| most != -1) && !by_score {
         return Err(ErrorReply::new(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
@@ -231,7 +233,8 @@ fn zrange(run: &mut Execution, words: &Words) -> CommandResult {
         chosen.reverse();
     }
     let (offset, most) = limit.unwrap_or((0, -1));
-    // Nothing is that far on, and any negative number means all.
+    // A negative offset skips everything, and a negative limit means all: both become the largest
+    // number.
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     Ok(list(chosen.into_iter().skip(offset).take(most), with_scores))

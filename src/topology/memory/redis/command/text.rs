@@ -40,11 +40,11 @@ fn getdel(run: &mut Execution, words: &Words) -> CommandResult {
     Ok(found)
 }
 
-/// When what `SET` writes is to end.
+/// The expiry that `SET` writes.
 enum End {
     Never,
     AsBefore,
-    /// In so many units of so many milliseconds, from now on or from 1970.
+    /// After a number of units of some milliseconds, from now on or from 1970.
     At {
         number: Vec<u8>,
         unit: i64,
@@ -57,7 +57,8 @@ fn set(run: &mut Execution, words: &Words) -> CommandResult {
     let (mut is_new, mut is_there, mut wants_old, mut end) = (false, false, false, End::Never);
     let mut options = words[3..].iter();
     while let Some(option) = options.next() {
-        // The same option may come again, and its last number counts.
+        // The same option may be repeated, and its last number counts. Two different ones are an
+        // error.
         let before = match end {
             End::Never => None,
             End::AsBefore => Some((0, true)),
@@ -99,12 +100,14 @@ fn set(run: &mut Execution, words: &Words) -> CommandResult {
             Some(ends.ok_or_else(|| ErrorReply::expire_time(b"set"))?)
         }
     };
+    // Before anything is written: `SET … GET` on a key of another type fails and changes nothing.
     let old = if wants_old { get(run, words)? } else { Value::Nil };
     let exists = run.data(key).is_some();
     if (is_new && exists) || (is_there && !exists) {
         return Ok(old);
     }
     run.set_text(key, words[2].clone(), ends);
+    // A moment in the past, as with `PXAT`: the old value is overwritten and the key is gone.
     if ends.is_some_and(|ends| ends <= run.millis()) {
         run.delete(key);
     }
@@ -132,7 +135,7 @@ fn increment(run: &mut Execution, key: &[u8], by: i64) -> CommandResult {
     Ok(Value::Int(number))
 }
 
-/// Another text for the same key, which ends as before.
+/// Replaces the text of a key and keeps its expiry.
 fn replace(run: &mut Execution, key: &[u8], text: Vec<u8>) {
     let ends = run.ends(key).flatten();
     run.set_text(key, text, ends);
