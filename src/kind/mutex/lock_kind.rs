@@ -27,19 +27,32 @@ const FOREIGN: &str = "-";
 // `acquire` and `release` begin with their fast path, which returns before the functions of the
 // other files are defined. The remaining scripts need those functions in any case.
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("mutex/acquire.lua", "token.lua", "mutex/queue.lua", "mutex/wait.lua"),
-    release: script!("mutex/release.lua", "token.lua", "mutex/queue.lua", "mutex/pass.lua"),
+    acquire: script!(
+        "mutex/acquire.lua",
+        "token.lua",
+        "line.lua",
+        "mutex/queue.lua",
+        "mutex/wait.lua"
+    ),
+    release: script!(
+        "mutex/release.lua",
+        "token.lua",
+        "line.lua",
+        "mutex/queue.lua",
+        "mutex/pass.lua"
+    ),
     renew: script!("mutex/owner.lua", "renew.lua"),
     touch: script!("mutex/owner.lua", "touch.lua"),
     force: script!(
         "token.lua",
+        "line.lua",
         "mutex/queue.lua",
         "mutex/owner.lua",
         "mutex/wake.lua",
         "force.lua"
     ),
     inspect: script!("mutex/inspect.lua"),
-    request: Some(script!("token.lua", "mutex/queue.lua", "mutex/request.lua")),
+    request: Some(script!("token.lua", "line.lua", "mutex/queue.lua", "mutex/request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).

@@ -269,6 +269,7 @@ const PATTERNS: &[(&str, &[&str])] = &[
     ("ZREMRANGEBYSCORE key bound bound", &[]),
     ("ZPOPMIN key", &["number"]),
     ("ZSCORE key field", &[]),
+    ("ZMSCORE key field …", &[]),
     ("ZCARD key", &[]),
     ("ZCOUNT key bound bound", &[]),
     ("ZRANGE key number number", &["REV", "WITHSCORES", "LIMIT number number"]),

@@ -23,12 +23,14 @@ macro_rules! parts {
 const ACQUIRE: &[Part] = parts!(
     "kind/mutex/acquire.lua",
     "kind/token.lua",
+    "kind/line.lua",
     "kind/mutex/queue.lua",
     "kind/mutex/wait.lua"
 );
 const RELEASE: &[Part] = parts!(
     "kind/mutex/release.lua",
     "kind/token.lua",
+    "kind/line.lua",
     "kind/mutex/queue.lua",
     "kind/mutex/pass.lua"
 );
@@ -51,7 +53,7 @@ struct Script(RefCell<Vec<Vec<u8>>>);
 
 /// A command that no server knows. A script sees its refusal like that of a missing permission.
 const REFUSED: Patch<'_> =
-    ("who listens is not told", "kind/mutex/queue.lua", "'PUBSUB', 'NUMSUB'", "'NUMSUB-REFUSED'");
+    ("who listens is not told", "kind/line.lua", "'PUBSUB', 'NUMSUB'", "'NUMSUB-REFUSED'");
 
 impl Scripts {
     pub(crate) fn new(setting: &Setting) -> Scripts {

@@ -1,6 +1,6 @@
 //! Ticks and the tokens of the explorer, as milliseconds and microseconds of the server.
 //!
-//! A tick is a second, a usual heartbeat, so that the minute in `queue.lua` is sixty ticks. Tokens
+//! A tick is a second, a usual heartbeat, so that the minute in `line.lua` is sixty ticks. Tokens
 //! are microseconds, and a tick has more of them than any search could use up. For tokens that run
 //! ahead of the clock, two neighbours are further apart here: `tokens_per_tick` of them last a
 //! tick.
