@@ -103,7 +103,8 @@ pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::token::FencingToken;
 pub use client::{
-    DistributedLock, LocalLocks, LockClient, LockClientBuilder, QuorumClient, QuorumClientBuilder,
+    DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
+    QuorumClientBuilder,
 };
 pub use kind::{Guard, LeaseWatch, Mutex, OwnedLease, ReentrantLock};
 pub use redis;

@@ -5,6 +5,7 @@ pub(crate) mod panic;
 
 pub(crate) mod close_report;
 pub(crate) mod error;
+pub(crate) mod glob;
 pub(crate) mod id;
 pub(crate) mod inspection;
 pub(crate) mod loss;

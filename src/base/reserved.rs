@@ -48,6 +48,9 @@ words! {
     "once", "record", "records", "sharers", "state", "stats"
 }
 
+/// The index of the locks that are in use.
+pub(crate) const INDEX: &[u8] = b"leasehold:index";
+
 /// Reserved beginnings of names. The first is the library's own, for keys and channels that belong
 /// to no single lock. The others are those of Redisson's side keys.
 const BEGINNINGS: &[&str] = &[

@@ -56,6 +56,10 @@ impl LockClient {
         &self.engine
     }
 
+    pub(super) fn name_prefix(&self) -> &[u8] {
+        &self.name_prefix
+    }
+
     /// The mutex of this name, with default options.
     ///
     /// Any bytes up to 64 KiB are a name, except for reserved names. They are reserved so that no

@@ -19,6 +19,8 @@ pub(super) struct Settings {
     pub(super) pool: PoolSettings,
     pub(super) give_up_after: Duration,
     pub(super) slow_wait: Option<Duration>,
+    /// Whether locks that are in use are announced in the index.
+    pub(super) announce: bool,
     pub(super) connect_now: bool,
     pub(super) name_prefix: Vec<u8>,
     pub(super) label: String,
@@ -33,6 +35,7 @@ impl Default for Settings {
             pool: PoolSettings::default(),
             give_up_after: Duration::from_secs(10),
             slow_wait: Some(Duration::from_secs(10)),
+            announce: true,
             connect_now: false,
             name_prefix: Vec::new(),
             label: String::new(),
@@ -95,6 +98,9 @@ impl Settings {
         let Settings { give_up_after, slow_wait, .. } = self;
         let bounds = Bounds { reply, exchange, give_up_after, slow_wait };
         let engine = Engine::new(protocol, clock, bounds, self.callbacks);
+        if self.announce {
+            engine.worker.begin_announcing();
+        }
         LockClient::new(engine, self.name_prefix, address)
     }
 }

@@ -26,7 +26,6 @@ pub(crate) mod reentrant;
 mod tests;
 mod watch;
 
-#[cfg(test)]
 use crate::protocol::lock_kind::LockKind;
 
 pub use guard::Guard;
@@ -37,7 +36,6 @@ pub use reentrant::ReentrantLock;
 pub use watch::LeaseWatch;
 
 /// The kinds of lock on one server.
-#[cfg(test)]
 pub(crate) const KINDS: &[&dyn LockKind] = &[&mutex::MutexKind, &reentrant::ReentrantKind];
 
 /// The kinds of lock on a majority of several servers.

@@ -3,18 +3,21 @@
 use std::fmt;
 
 use crate::base::error::Error;
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::protocol::index::ScanPosition;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::wire::Value;
 use crate::wire::connection::{Connection, Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::transport::Transport;
+use crate::wire::transport::{Lane, Transport};
 
 /// How many round trips an operation makes on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +55,22 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
 
-    /// Sends many calls at once, each to the server of its lock, over connections that callers do
-    /// not use.
+    /// Sends many calls at once, each to the server of its key.
     fn call_many(
         &self,
-        targets: &[&Target],
+        keys: &[&[u8]],
         calls: &[Call],
+        lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>>;
+
+    /// One step of a scan at the server where it stands. Returns none behind the last server.
+    fn scan(
+        &self,
+        position: &ScanPosition,
+        pattern: &Glob,
+        deadline: Moment,
+    ) -> Result<Option<Value>, Failure>;
 
     /// Closes the connections of [`call_many`](Backend::call_many) to the server of this lock.
     fn discard_connections(&self, target: &Target);

@@ -10,6 +10,7 @@
 //! | `reply` | the replies of the scripts, parsed |
 //! | `holder` | a holder as a server reports it |
 //! | `inspection` | what a server tells of who has a lock and who waits |
+//! | `index` | the index of the locks in use, and the scan for others |
 //! | `wake_message` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `durability` | waiting until replicas or disks have a lock |
@@ -94,6 +95,7 @@
 pub(crate) mod backend;
 mod durability;
 pub(crate) mod holder;
+pub(crate) mod index;
 pub(crate) mod inspection;
 pub(crate) mod lease_request;
 pub(crate) mod lock_kind;
@@ -108,6 +110,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::inspection::Inspection;
 use crate::base::name::Name;
@@ -115,6 +118,7 @@ use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::holder::ReportedHolder;
+use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::View;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
@@ -204,6 +208,36 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
 
     /// Who has the lock, and who waits for it, for people to read.
     fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure>;
+
+    /// The same for many locks at once.
+    fn inspect_all(
+        &self,
+        targets: &[Arc<Target>],
+        deadline: Moment,
+    ) -> Vec<Result<Inspection, Failure>> {
+        targets.iter().map(|target| self.inspect(target, deadline)).collect()
+    }
+
+    /// Notes in the index that these locks are in use. A quorum has no index: none of its servers could tell
+    /// who holds a lock, and its client announces nothing.
+    fn announce(&self, _targets: &[Arc<Target>], _deadline: Moment) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// The kinds and names of the locks in the index.
+    fn announced(&self, _deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// One step of a scan for keys that match. Returns none where the last server is done.
+    fn scan(
+        &self,
+        _position: &mut ScanPosition,
+        _pattern: &Glob,
+        _deadline: Moment,
+    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        Ok(None)
+    }
 
     /// Takes the lock from this owner, which may be foreign, and sends its client a message.
     /// Another owner keeps the lock, and nothing happens once the deadline has passed. Returns

@@ -6,14 +6,17 @@
 use std::time::Duration;
 
 use crate::base::error::Error;
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
+use crate::base::reserved;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, LockServer, RoundTrips};
 use crate::protocol::holder::ReportedHolder;
+use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::{Report, View};
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
@@ -23,10 +26,11 @@ use crate::protocol::request::{AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
-use crate::protocol::{Protocol, durability, transaction};
+use crate::protocol::{Protocol, durability, index, transaction};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 use crate::wire::{Pipeline, Value};
 
 /// The locks of one client, over a backend.
@@ -36,6 +40,11 @@ pub(crate) struct ScriptProtocol<B>(B);
 impl<B: Backend> ScriptProtocol<B> {
     pub(crate) fn new(backend: B) -> ScriptProtocol<B> {
         ScriptProtocol(backend)
+    }
+
+    fn at_index(&self, call: Call, lane: Lane, deadline: Moment) -> Result<Reply, Failure> {
+        let replies = self.0.call_many(&[reserved::INDEX], &[call], lane, deadline);
+        replies.into_iter().next().unwrap_or_else(|| Err(Failure::silent()))
     }
 
     fn report(&self, target: &Target, view: View, deadline: Moment) -> Result<Report, Failure> {
@@ -261,9 +270,10 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     ) -> Vec<Result<OwnershipReply, Failure>> {
         // Each lease is judged by its own reply. One failure must not fail the renewals beside it,
         // whose leases would then run out for nothing.
-        let targets: Vec<&Target> = requests.iter().map(|request| request.target).collect();
+        let keys: Vec<&[u8]> = requests.iter().map(|request| request.target.key()).collect();
         let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
-        let replies = self.0.call_many(&targets, &calls, deadline);
+        // Over connections that callers do not use: a renewal must not wait for them.
+        let replies = self.0.call_many(&keys, &calls, Lane::Worker, deadline);
         let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
             or_discard_connections(request.read(&reply?), || {
                 self.0.discard_connections(request.target)
@@ -284,6 +294,59 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
         let report = self.report(target, View::Waiters, deadline)?;
         Ok(report.identify(target.kind(), self.identity()))
+    }
+
+    fn inspect_all(
+        &self,
+        targets: &[Arc<Target>],
+        deadline: Moment,
+    ) -> Vec<Result<Inspection, Failure>> {
+        let mut known: Vec<&str> = Vec::new();
+        let call = |target: &Arc<Target>| {
+            let (call, kind) = (target.inspect(View::Waiters), target.kind().name());
+            if known.contains(&kind) {
+                return call;
+            }
+            // The first of each kind brings the script along, or a server that does not know it yet would have
+            // all calls sent twice.
+            known.push(kind);
+            call.with_source().unwrap_or(call)
+        };
+        let calls: Vec<Call> = targets.iter().map(call).collect();
+        let keys: Vec<&[u8]> = targets.iter().map(|target| target.key()).collect();
+        let ask = || self.0.call_many(&keys, &calls, Lane::Callers, deadline);
+        let mut replies = ask();
+        // A connection from the pool may have died. It only reads, so that it may be repeated here (rule 31).
+        if replies.iter().any(|reply| reply.as_ref().is_err_and(Failure::is_disconnect)) {
+            replies = ask();
+        }
+        let inspection = |(target, reply): (&Arc<Target>, Result<Reply, Failure>)| {
+            let report =
+                or_discard_connections(target.report(View::Waiters, reply?.value), || {
+                    self.0.discard_connections(target)
+                })?;
+            Ok(report.identify(target.kind(), self.identity()))
+        };
+        targets.iter().zip(replies).map(inspection).collect()
+    }
+
+    fn announce(&self, targets: &[Arc<Target>], deadline: Moment) -> Result<(), Failure> {
+        self.at_index(index::announce(targets), Lane::Worker, deadline).map(drop)
+    }
+
+    fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        let ask = || self.at_index(index::list(), Lane::Callers, deadline);
+        Failure::retry_disconnected(ask).and_then(|reply| index::entries(reply.value))
+    }
+
+    fn scan(
+        &self,
+        position: &mut ScanPosition,
+        pattern: &Glob,
+        deadline: Moment,
+    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let reply = Failure::retry_disconnected(|| self.0.scan(position, pattern, deadline))?;
+        reply.map(|reply| position.read(reply)).transpose()
     }
 
     fn force_release(

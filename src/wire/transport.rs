@@ -108,13 +108,18 @@ impl Transport {
         self.pool.exchange(self.manager.now(), deadline, exchange)
     }
 
-    /// Sends many commands as one pipeline, on the worker's connection.
-    pub(crate) fn call_all(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Reply, Failure>> {
+    /// Sends many commands as one pipeline.
+    pub(crate) fn call_all(
+        &self,
+        calls: &[Call],
+        lane: Lane,
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
         let told = fork_guard::check().and_then(|()| {
             // One connection, and so one time-out for all. One at a time, a silent server would
             // cost each lease its own, and the last would have run out before its request was sent.
             let start = self.manager.now();
-            self.worker
+            self.pool(lane)
                 .exchange(start, deadline, |connection| Ok(connection.call_all(calls, deadline)))
         });
         told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())

@@ -58,7 +58,7 @@ impl Stage<'_> {
 
     /// Of clients that send nothing but what locks need.
     fn builder(&self) -> LockClientBuilder {
-        LockClient::builder(self.url(self.servers[0])).name_prefix("shop:")
+        LockClient::builder(self.url(self.servers[0])).name_prefix("shop:").announce(false)
     }
 
     fn client(&self) -> LockClient {
@@ -407,7 +407,12 @@ fn permissions_at_sentinels_and_masters_are_exact() {
         let url = format!("redis://{user}:secret@{}", Group::MASTER);
         let lock = || {
             let client = LockClient::builder(&url).sentinels(servers.clone()).name_prefix("shop:");
-            client.build().expect("a client").mutex_with(name, short()).expect("a lock")
+            client
+                .announce(false)
+                .build()
+                .expect("a client")
+                .mutex_with(name, short())
+                .expect("a lock")
         };
         live(&[master], &lock(), &lock())
     };
@@ -436,7 +441,7 @@ fn added_permissions_of_a_cluster_are_exact() {
         let url = |node: &&Server| format!("redis://{}:secret@{}", stage.user, node.addr());
         let urls: Vec<_> = stage.servers.iter().map(url).collect();
         let builder = LockClient::builder(&urls[0]).cluster(&urls[1..]).name_prefix("shop:");
-        builder.build().expect("a client")
+        builder.announce(false).build().expect("a client")
     };
     let on_its_way = |stage: &Stage<'_>| {
         let name = format!("shop:{}", stage.name);
@@ -532,6 +537,32 @@ fn added_permissions_of_a_transaction_are_exact() {
             outcome => outcome.map(drop),
         }
     });
+}
+
+#[test]
+fn index_and_scan_need_what_is_added() {
+    let quiet = &["+zadd", "+zremrangebyscore"];
+    let title = "ReentrantLock, Wait::spin()";
+    is_exact_beside(title, "announcements, and `client.locks`", quiet, |stage| {
+        let client = stage.builder().announce(true).build()?;
+        let guard = client.reentrant(stage.name)?.lock()?;
+        // Announced at a whole second, at the latest after two.
+        thread::sleep(ms(2_300));
+        let _ = client.locks("none")?.count();
+        guard.release()
+    });
+    let base = [rule("Mutex"), added("announcements, and `client.locks`")].concat();
+    let live = |stage: &Stage<'_>| {
+        let key = format!("shop:{}", stage.name);
+        ask::<()>(stage.servers[0], &["SET", &key, "me", "PX", "60000"]);
+        let found = stage.client().locks("*")?.with_scan().collect::<Result<Vec<_>>>()?;
+        assert!(found.iter().any(|lock| lock.name() == stage.name.as_bytes()), "{found:?}");
+        ask::<()>(stage.servers[0], &["DEL", &key]);
+        Ok(())
+    };
+    let server = Server::start().expect("a server");
+    Trial { base, rule: added("`client.locks` with `with_scan`"), quiet: &[], live: &live }
+        .is_exact(&[vec![&server]]);
 }
 
 #[test]

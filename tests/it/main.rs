@@ -27,6 +27,7 @@ mod linger;
 mod link;
 mod local_locks;
 mod lock_client;
+mod locks;
 mod loss;
 mod mutex;
 mod notify;

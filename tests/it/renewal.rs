@@ -16,7 +16,8 @@ use leasehold_support::{Action, Fault, Proxy, Server};
 /// A client, and what its callback is told.
 fn listening(server: &Server) -> (LockClient, mpsc::Receiver<Loss>) {
     let (sender, losses) = mpsc::channel();
-    let builder = LockClient::builder(server.url());
+    // Its renewals are counted.
+    let builder = LockClient::builder(server.url()).announce(false);
     let client = builder.on_loss(move |loss| sender.send(loss.clone()).unwrap()).build().unwrap();
     (client, losses)
 }

@@ -200,6 +200,25 @@ impl LockClientBuilder {
         self
     }
 
+    /// Whether this client announces the locks that it holds or waits for longer than a second, so that
+    /// [`locks`](LockClient::locks) shows them; default yes.
+    ///
+    /// That takes at most one command a second, and none while nothing lasts so long. A server that
+    /// [denies](crate::guide::operations#permissions) it is warned about once, and not asked again.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = LockClient::builder("redis://127.0.0.1:6379").announce(false).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn announce(mut self, announce: bool) -> LockClientBuilder {
+        self.settings.announce = announce;
+        self
+    }
+
     /// Makes the client. It connects when it first needs a connection, unless
     /// [`connect_now`](LockClientBuilder::connect_now) is set. Idle connections that the pool
     /// [keeps ready](LockClientBuilder::min_idle), and those to

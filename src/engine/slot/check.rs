@@ -8,6 +8,7 @@ use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
 use crate::engine::worker::RenewableSlot;
+use crate::protocol::target::Target;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease in Redis soon.
@@ -45,6 +46,11 @@ impl RenewableSlot for Slot {
         // The releases go into its queue, and travel with the others in the next pipeline.
         drop(self.end_lingers(now));
         self.transition(|state, step| state.check(step))
+    }
+
+    fn announce(self: Arc<Self>, has_room: bool) -> Option<Arc<Target>> {
+        let is_due = self.transition(|state, step| state.announce(has_room, step));
+        is_due.then(|| Arc::clone(&self.target))
     }
 
     /// Schedules the next check for `due`, or for the end of a lease, so that the worker reports a loss

@@ -77,7 +77,10 @@ impl Slot {
     fn begin_step(&self) -> Step {
         // Called while the slot is locked, so that the moments of successive steps are in order, and so
         // that a client that closes either finds a thread in the slot or is seen by that thread here.
-        Step::new(self.context.now(), self.context.listener.is_live(), self.context.is_closing())
+        let (hears, closing) = (self.context.listener.is_live(), self.context.is_closing());
+        let mut step = Step::new(self.context.now(), hears, closing);
+        step.announces = self.context.worker.announces();
+        step
     }
 
     /// Changes the state by an event, and carries out the effects.

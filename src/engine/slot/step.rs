@@ -13,6 +13,8 @@ pub(super) struct Step {
     pub(super) hears: bool,
     /// Whether the client grants no lock any more.
     pub(super) closing: bool,
+    /// Whether the client announces what lasts.
+    pub(super) announces: bool,
     /// The threads to wake. Most events wake at most one, so the first needs no allocation.
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
@@ -37,6 +39,7 @@ impl Step {
             now,
             hears,
             closing,
+            announces: false,
             first: None,
             more: Vec::new(),
             wakes_acquirer: false,

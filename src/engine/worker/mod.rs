@@ -85,6 +85,16 @@ impl Worker {
         Worker { task_queue, wake_sender, clock, threads, started: AtomicBool::new(false), runner }
     }
 
+    /// Whether it announces the locks that are in use for longer than a second.
+    pub(crate) fn announces(&self) -> bool {
+        self.task_queue.announces.load(Ordering::Relaxed)
+    }
+
+    /// Makes it announce them from now on.
+    pub(crate) fn begin_announcing(&self) {
+        self.task_queue.announces.store(true, Ordering::Relaxed);
+    }
+
     /// Makes the worker check a slot by a moment. Returns whether the caller must call
     /// [`wake`](Self::wake), once it has nothing locked.
     pub(crate) fn check_at<S: RenewableSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
-use crate::base::sync::{self, Arc};
+use crate::base::sync::{self, Arc, Ordering};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
@@ -19,6 +19,7 @@ use crate::engine::worker::worker_request::{LONGEST_RETRY, SHORTEST_RETRY, Worke
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::reply::OwnershipReply;
+use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
 /// A renewal waits for its reply for the rest of the validity divided by this, and can then be repeated.
@@ -26,6 +27,12 @@ use crate::wire::failure::Failure;
 const RENEWAL_TRIES: u32 = 2;
 /// Renewals whose time-outs differ by no more than this factor travel together.
 const MAX_TIMEOUT_RATIO: u32 = 4;
+
+/// The most locks that one command announces, and about how many bytes their names may have.
+const MAX_ANNOUNCED: usize = 1_000;
+const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
+/// While Redis is silent, an announcement holds up the next check for the time of a reply divided by this.
+const ANNOUNCEMENT_SHARE: u32 = 10;
 
 /// How the log names the worker after a panic in one task.
 const PART: &str = "the renewal worker, which goes on with other locks,";
@@ -133,6 +140,7 @@ impl Runner {
 
     fn carry_out(&mut self, now: Moment) {
         let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut announced, mut room) = (Vec::new(), MAX_ANNOUNCED_BYTES);
         for task in &self.in_progress {
             match task {
                 ScheduledTask::Check(slot) => {
@@ -141,6 +149,11 @@ impl Runner {
                     let checked = catch_panic(PART, || {
                         for lease in Arc::clone(&slot).leases_to_check(now) {
                             requests.extend(check(&slot, &lease, now, &mut self.report));
+                        }
+                        let has_room = room > 0 && announced.len() < MAX_ANNOUNCED;
+                        if let Some(target) = Arc::clone(&slot).announce(has_room) {
+                            room = room.saturating_sub(target.key().len());
+                            announced.push(target);
                         }
                     });
                     if checked.is_none() {
@@ -185,6 +198,25 @@ impl Runner {
                 }
                 self.put(next);
             }
+        }
+        // Last: nobody waits for it, and the renewals of this turn must not.
+        if !announced.is_empty() {
+            self.announce(&announced);
+        }
+    }
+
+    /// Notes in the index that these locks are in use.
+    fn announce(&self, targets: &[Arc<Target>]) {
+        let now = self.clock.now();
+        let until_next = self.task_queue.next_due().since(now);
+        let most = until_next.clamp(self.exchange / ANNOUNCEMENT_SHARE, self.exchange);
+        let Err(failure) = self.protocol.announce(targets, now.after(most)) else { return };
+        if failure.is_denied() || failure.is_wrong_type() {
+            self.task_queue.announces.store(false, Ordering::Relaxed);
+            log!(warn, "locks in use are not announced any more: {failure}");
+        } else {
+            // Also when memory is full. The next announcement of each follows in any case.
+            log!(debug, "{} locks in use were not announced: {failure}", targets.len());
         }
     }
 

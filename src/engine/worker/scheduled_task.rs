@@ -16,6 +16,10 @@ pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
     /// then asks for another check.
     fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>>;
 
+    /// Returns the lock if it is to be announced now, and schedules the next announcement. Without room for
+    /// it, that is soon.
+    fn announce(self: Arc<Self>, has_room: bool) -> Option<Arc<Target>>;
+
     /// Schedules another check, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);
 

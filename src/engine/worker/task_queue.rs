@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::iter;
 
-use crate::base::sync::{Arc, Condvar, Mutex, Weak};
+use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
 use crate::engine::worker::scheduled_task::{PendingRelease, RenewableSlot, ScheduledTask};
@@ -31,6 +31,8 @@ pub(super) struct TaskQueue {
     state: Mutex<State>,
     /// A pending release is done.
     released: Condvar,
+    /// Whether the worker announces what lasts.
+    pub(super) announces: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -87,7 +89,11 @@ impl TaskQueue {
             flush_at: Moment::FAR,
             sleeps_until: Some(Moment::FAR),
         };
-        TaskQueue { state: Mutex::new(state), released: Condvar::new() }
+        TaskQueue {
+            state: Mutex::new(state),
+            released: Condvar::new(),
+            announces: AtomicBool::new(false),
+        }
     }
 
     /// Adds the check of a slot, or keeps the one that it has if that is earlier. Returns whether the
@@ -210,6 +216,11 @@ impl TaskQueue {
     /// The worker is awake, and looks here before it sleeps again. Until then nobody needs to wake it.
     pub(super) fn wake(&self) {
         self.state.lock().sleeps_until = None;
+    }
+
+    /// When the first task is due.
+    pub(super) fn next_due(&self) -> Moment {
+        self.state.lock().next()
     }
 
     /// The client is gone, and with it its slots. Returns when the first remaining task is due.

@@ -209,6 +209,10 @@ impl RenewableSlot for Looked {
         Vec::new()
     }
 
+    fn announce(self: Arc<Self>, _: bool) -> Option<Arc<Target>> {
+        None
+    }
+
     fn check_again(self: Arc<Self>, _: Moment) {}
 
     fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}

@@ -4,17 +4,23 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
+use crate::base::name::Name;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
+use crate::kind::mutex::MutexKind;
 use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::topology::memory::backend::MemoryBackend;
+use crate::wire::Value;
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::transport::Lane;
 
 /// How long an exchange may take.
 pub(super) const EXCHANGE: Duration = Duration::from_secs(1);
@@ -122,7 +128,8 @@ fn has(call: &Call, word: &[u8]) -> bool {
 }
 
 /// Whether a call renews a lock.
-fn renews(target: &Target, call: &Call) -> bool {
+fn renews(call: &Call) -> bool {
+    let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
     let renewal = target.renew(b"", Duration::ZERO, 0);
     // The script comes second.
     renewal.words().get(1) == call.words().get(1)
@@ -147,20 +154,30 @@ impl Backend for FaultyBackend {
 
     fn call_many(
         &self,
-        targets: &[&Target],
+        keys: &[&[u8]],
         calls: &[Call],
+        lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         if self.panics.take() {
             // Without the hook, which would print the schedule.
             resume_unwind(Box::new("planted"));
         }
-        let renewals = targets.iter().zip(calls).filter(|(target, call)| renews(target, call));
+        let renewals = calls.iter().filter(|call| renews(call));
         renewals.for_each(|_| self.renewals.one_more());
         if self.deaf.take() {
             return calls.iter().map(|_| Err(Failure::silent())).collect();
         }
-        self.memory.call_many(targets, calls, deadline)
+        self.memory.call_many(keys, calls, lane, deadline)
+    }
+
+    fn scan(
+        &self,
+        position: &ScanPosition,
+        pattern: &Glob,
+        deadline: Moment,
+    ) -> Result<Option<Value>, Failure> {
+        self.memory.scan(position, pattern, deadline)
     }
 
     fn discard_connections(&self, target: &Target) {

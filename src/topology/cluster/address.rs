@@ -9,7 +9,7 @@ use crate::wire::endpoint::Endpoint;
 use crate::wire::failure::Failure;
 
 /// The address of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Address {
     host: String,
     port: u16,

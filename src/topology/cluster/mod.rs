@@ -23,19 +23,23 @@ mod slot_map;
 mod tests;
 
 use crate::base::error::Error;
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
+use crate::protocol::index::ScanPosition;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publishers};
 use crate::topology::cluster::listener::ClusterPublishers;
+use crate::wire::Value;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
+use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::multi_node::node::NodeSettings;
 pub(crate) use directory::Directory;
@@ -98,12 +102,26 @@ impl Backend for Cluster {
 
     fn call_many(
         &self,
-        targets: &[&Target],
+        keys: &[&[u8]],
         calls: &[Call],
+        lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        let slot = |number: usize| hash_slot(targets[number].key());
-        self.directory.call_all(calls, slot, deadline)
+        self.directory.call_all(calls, |number| hash_slot(keys[number]), lane, deadline)
+    }
+
+    fn scan(
+        &self,
+        position: &ScanPosition,
+        pattern: &Glob,
+        deadline: Moment,
+    ) -> Result<Option<Value>, Failure> {
+        // By their addresses, so that one that is not asked again after another has failed.
+        let mut masters = self.directory.masters(deadline)?;
+        masters.sort_by(|one, other| one.address().cmp(other.address()));
+        let Some(master) = masters.get(position.server) else { return Ok(None) };
+        let reply = master.transport()?.call(&position.call(pattern), deadline)?;
+        Ok(Some(reply.value))
     }
 
     fn discard_connections(&self, target: &Target) {

@@ -135,12 +135,13 @@ impl Directory {
         }
     }
 
-    /// Sends many calls at once, each to the node that has its slot, on the worker's connections. A
+    /// Sends many calls at once, each to the node that has its slot. A
     /// node that becomes silent delays the replies of the others once.
     pub(super) fn call_all(
         self: &Arc<Self>,
         calls: &[Call],
         hash_slot_of: impl Fn(usize) -> u16,
+        lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let count = calls.len();
@@ -158,7 +159,7 @@ impl Directory {
             for (number, once) in open.drain(..) {
                 let asking = once.is_some();
                 let slot = hash_slot_of(number);
-                let member = once.map_or_else(|| self.master_of(slot, Lane::Worker, deadline), Ok);
+                let member = once.map_or_else(|| self.master_of(slot, lane, deadline), Ok);
                 match member.and_then(|member| Group::of(&mut groups, member)) {
                     Ok(group) => group.add(number, calls[number].clone(), asking),
                     Err(failure) => outcomes[number] = Err(failure),
@@ -168,7 +169,7 @@ impl Directory {
                 .iter()
                 .map(|group| NodeRequest { node: &group.node, calls: &group.calls })
                 .collect();
-            let replies = scatter::ask(&requests, Lane::Worker, 1, deadline, self.clock());
+            let replies = scatter::ask(&requests, lane, 1, deadline, self.clock());
 
             for (group, reply) in groups.iter().zip(replies) {
                 for (number, outcome) in group.numbers.iter().zip(reply.outcomes) {

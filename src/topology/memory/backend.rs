@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
+use crate::base::reserved;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, RoundTrips};
+use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publisher, Publishers, SinglePublisher};
+use crate::wire::Value;
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::{Event, Subscriber};
+use crate::wire::transport::Lane;
 
 use super::connection::MemoryConnection;
 use super::link::FaultyLink;
@@ -63,11 +68,43 @@ impl Backend for MemoryBackend {
 
     fn call_many(
         &self,
-        _targets: &[&Target],
+        keys: &[&[u8]],
         calls: &[Call],
+        _lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
+        // A fault for the next exchange is meant for a request of a lock. When the worker announces what is in
+        // use is not for a test to foresee.
+        if keys == [reserved::INDEX] {
+            return match self.link.is_cut() {
+                true => vec![Err(Failure::no_connection())],
+                false => self.server.exchange(&FaultyLink::default(), None, calls, deadline),
+            };
+        }
         self.server.exchange(&self.link, None, calls, deadline)
+    }
+
+    /// All in one step.
+    fn scan(
+        &self,
+        position: &ScanPosition,
+        pattern: &Glob,
+        _deadline: Moment,
+    ) -> Result<Option<Value>, Failure> {
+        if position.server > 0 {
+            return Ok(None);
+        }
+        if self.link.is_cut() {
+            return Err(Failure::no_connection());
+        }
+        let kind = Value::SimpleString(position.type_name().to_owned());
+        let is_wanted = |key: &Vec<u8>| {
+            pattern.rest(key).is_some()
+                && self.server.call(&[b"TYPE", key]).is_ok_and(|it| it == kind)
+        };
+        let keys = self.server.keys().into_iter().filter(is_wanted).map(Value::BulkString);
+        let end = Value::BulkString(b"0".to_vec());
+        Ok(Some(Value::Array(vec![end, Value::Array(keys.collect())])))
     }
 
     /// Does nothing: replies here cannot be out of step.

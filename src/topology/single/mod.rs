@@ -1,15 +1,18 @@
 //! The backend that is one server, or the master that sentinels report.
 
+use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
+use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publishers, SinglePublisher};
+use crate::wire::Value;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::transport::Transport;
+use crate::wire::transport::{Lane, Transport};
 
 /// One server, on behalf of one client.
 #[derive(Debug)]
@@ -46,13 +49,26 @@ impl Backend for Single {
 
     fn call_many(
         &self,
-        _targets: &[&Target],
+        _keys: &[&[u8]],
         calls: &[Call],
+        lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        // All locks are on this server, so one pipeline on the worker's own connection carries
-        // them.
-        self.transport.call_all(calls, deadline)
+        // All locks are on this server, so one pipeline carries them.
+        self.transport.call_all(calls, lane, deadline)
+    }
+
+    fn scan(
+        &self,
+        position: &ScanPosition,
+        pattern: &Glob,
+        deadline: Moment,
+    ) -> Result<Option<Value>, Failure> {
+        if position.server > 0 {
+            return Ok(None);
+        }
+        let reply = self.transport.call(&position.call(pattern), deadline)?;
+        Ok(Some(reply.value))
     }
 
     fn discard_connections(&self, _target: &Target) {

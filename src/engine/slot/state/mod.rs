@@ -88,6 +88,8 @@ pub(super) struct SlotState {
     pub(super) fairness: Fairness,
     /// When the worker checks the slot; [`Moment::FAR`] if it has no entry.
     check_at: Moment,
+    /// When the worker announces the slot; [`Moment::FAR`] while it is not in use.
+    announce_at: Moment,
 }
 
 impl SlotState {
@@ -100,6 +102,7 @@ impl SlotState {
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
             check_at: Moment::FAR,
+            announce_at: Moment::FAR,
         }
     }
 
@@ -244,6 +247,9 @@ impl SlotState {
             acquirer.held_elsewhere = true;
             acquirer.blocker = blocker;
             acquirer.asked_at = None;
+            if acquirer.waits {
+                self.note_wait(step);
+            }
         }
         self.last_held_at = step.now;
         // Another client has the lock: the pause for listeners was worth it, and none is due any more.
@@ -304,6 +310,7 @@ impl SlotState {
         } else {
             self.schedule_check(lease, step);
         }
+        self.note_hold(step);
         // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
             self.admit_next(step);
@@ -321,6 +328,7 @@ impl SlotState {
     ) -> Option<Attempt> {
         let Some(before) = self.acquirer.take() else { return attempt };
         self.fairness.forget_pause();
+        let is_idle = self.holders.is_empty();
 
         match (attempt, self.queue.front()) {
             // Only the first thread is asked. Another one further back that could use the attempt would
@@ -335,6 +343,9 @@ impl SlotState {
                 None
             }
             (attempt, _) => {
+                if is_idle {
+                    step.next_check = self.cancel_check();
+                }
                 // The next thread acquires before the caller removes this attempt. Its attempt has a
                 // value of its own, so the two do not mix, and it need not wait for that exchange.
                 self.admit_next(step);

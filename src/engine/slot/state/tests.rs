@@ -58,6 +58,7 @@ impl Bench {
     /// Carries out an event and its effects.
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, self.closing);
+        step.announces = true;
         let outcome = event(&mut self.state, &mut step);
         match step.next_check {
             NextCheck::Unchanged => {}
@@ -171,7 +172,9 @@ impl Bench {
         assert!(state.queue.is_empty() || !state.may_acquire(), "a thread waits for nothing");
         let kept = state.holders.iter().any(|holder| holder.releasing_since().is_none());
         assert!(self.is_watched || !kept, "a lease that nobody watches");
-        assert!(!self.is_watched || !state.holders.is_empty(), "a look for nothing");
+        let is_idle = state.holders.is_empty() && !self.acquires;
+        assert!(!(self.is_watched && is_idle), "a look for nothing");
+        assert!(!is_idle || state.announce_at == Moment::FAR, "announced though not in use");
     }
 }
 
@@ -266,6 +269,53 @@ fn linger_that_ends_during_a_check_is_checked_again() {
     bench.is_watched = false;
     bench.transition(|state, step| state.check(step));
     assert!(bench.is_watched);
+}
+
+/// Whether the worker announces the slot now.
+fn is_announced(bench: &mut Bench) -> bool {
+    bench.transition(|state, step| state.announce(true, step))
+}
+
+#[test]
+fn waits_that_end_within_a_second_are_not_announced() {
+    let mut bench = Bench::new(false);
+    for _ in 0..3 {
+        assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+        for _ in 0..2 {
+            bench.transition(|state, step| state.held_elsewhere(None, step));
+            bench.now = bench.now.after(SECOND * 2 / 5);
+        }
+        assert!(!is_announced(&mut bench));
+        bench.stop();
+        bench.check();
+    }
+}
+
+#[test]
+fn first_reply_of_a_wait_wakes_no_worker_and_the_second_does() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.transition(|state, step| state.held_elsewhere(None, step));
+    assert!(!bench.is_watched);
+    bench.now = bench.now.after(SECOND);
+    bench.transition(|state, step| state.held_elsewhere(None, step));
+    assert!(bench.is_watched);
+    bench.now = bench.now.after(SECOND);
+    assert!(is_announced(&mut bench));
+    assert!(!is_announced(&mut bench), "twice at once");
+    bench.now = bench.now.after(SECOND * 20);
+    assert!(is_announced(&mut bench));
+}
+
+#[test]
+fn single_attempts_are_not_announced() {
+    let mut bench = Bench::new(false);
+    bench.enter(WaitLimit::TryOnce);
+    for _ in 0..3 {
+        bench.transition(|state, step| state.held_elsewhere(None, step));
+        bench.now = bench.now.after(SECOND);
+    }
+    assert!(!bench.is_watched && !is_announced(&mut bench));
 }
 
 /// Random events: no thread waits for nothing, none is admitted twice, and the worker has an entry while

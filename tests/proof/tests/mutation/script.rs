@@ -511,4 +511,11 @@ limit = ",
         "  redis.call('ZREM', KEYS[1], '') -- of nothing",
         "  -- of nothing",
     ),
+    // The index.
+    (
+        "index-entry-never-dropped",
+        "protocol/announce.lua",
+        "'(' .. now - ARGV[2])",
+        "'(0')",
+    ),
 ];

@@ -1105,4 +1105,40 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 16",
         "weighted::memory::beat_is_served_when_memory_is_full",
     ),
+    // The index of the locks in use.
+    bug(
+        "short-hold-announced",
+        "announcements",
+        "leasehold::tests::locks::nothing_is_announced_while_nothing_lasts_a_second",
+    ),
+    bug(
+        "hold-announced-once",
+        "announcements",
+        "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
+    ),
+    bug(
+        "ended-wait-announced",
+        "announcements",
+        "leasehold::engine::slot::state::tests::waits_that_end_within_a_second_are_not_announced",
+    ),
+    bug(
+        "announcements-without-bound",
+        "announcements",
+        "leasehold::tests::locks::many_locks_are_announced_by_one_command_a_second",
+    ),
+    bug(
+        "denied-announcement-repeated",
+        "announcements",
+        "it::locks::denied_announcement_is_warned_about_once",
+    ),
+    bug(
+        "index-entry-never-dropped",
+        "announcements",
+        "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
+    ),
+    bug(
+        "free-lock-listed",
+        "the list of locks in use",
+        "leasehold::tests::locks::hold_is_announced_after_a_second_and_not_before",
+    ),
 ];

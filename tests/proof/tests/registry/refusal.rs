@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use leasehold::{LockClient, Release, Wait};
 use leasehold_support::CommandStats;
+use leasehold_support::fault::network::{AtOperation, SILENCE};
 use leasehold_support::fault::server::DiskFailure;
 use leasehold_support::fault::setting::{
-    MASTER_DOWN, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, NoPassword, OUT_OF_MEMORY, READ_ONLY,
-    WRONG_PASSWORD,
+    MASTER_DOWN, NO_INDEX, NO_PERMISSION, NO_PUBLISH, NO_REPLICAS, NoPassword, OUT_OF_MEMORY,
+    READ_ONLY, WRONG_PASSWORD,
 };
+use leasehold_support::fault::{Injector, Operation};
 use leasehold_support::lag::Spent as _;
 
 use crate::acquire::outage;
@@ -21,6 +23,8 @@ kinds! {
     oom_at_acquire "out-of-memory@acquire" "E";
     oom_at_join "out-of-memory@join" "E";
     oom_at_renew "out-of-memory@renew" "S";
+    oom_at_announce "out-of-memory@announce" "S" = hold_unharmed(&OUT_OF_MEMORY);
+    silent_at_announce "silent@announce" "S";
     oom_at_release "out-of-memory@release" "S,L";
     oom_at_hand_over "out-of-memory@hand-over" "S,L";
     oom_at_watch_release "out-of-memory@watch-release" "S,L";
@@ -36,6 +40,7 @@ kinds! {
     wrong_password_at_connect "wrong-password@connect" "E";
     no_permission_at_acquire "no-permission@acquire" "E";
     no_permission_at_release "no-permission@release" "E,A";
+    no_permission_at_announce "no-index@announce" "S" = hold_unharmed(&NO_INDEX);
     no_publish_at_hand_over "no-publish@hand-over" "L";
 }
 
@@ -100,6 +105,25 @@ fn oom_at_renew(trial: &Trial) {
     trial.prove(&active);
     guard.check().unwrap();
     guard.release().unwrap();
+}
+
+/// An announcement fails, which costs the holder nothing: the lease is renewed.
+fn hold_unharmed(trial: &Trial, fault: &dyn Injector) {
+    let client = trial.builder().announce(true).build().unwrap();
+    let guard = client.mutex_with(KEY, renewed(LEASE)).unwrap().lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(fault);
+    trial.prove(&active);
+    thread::sleep(ms(LEASE));
+    assert!(guard.is_valid(), "{:?}", guard.loss());
+    guard.check().unwrap();
+    guard.release().unwrap();
+}
+
+/// An announcement without a reply.
+fn silent_at_announce(trial: &Trial) {
+    let request = AtOperation::request("", Operation::Other, SILENCE);
+    hold_unharmed(trial, &request.containing("announce"));
 }
 
 /// The path with nobody in the queue: `DEL`, which is never refused.

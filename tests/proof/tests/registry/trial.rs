@@ -54,8 +54,10 @@ impl Trial {
     }
 
     /// The settings of a client behind the proxy that does not wait long for anything.
+    /// It announces nothing, so that each command is one of a lock.
     pub(crate) fn builder(&self) -> LockClientBuilder {
-        let builder = LockClient::builder(self.proxy.url()).command_timeout(COMMAND);
+        let builder =
+            LockClient::builder(self.proxy.url()).command_timeout(COMMAND).announce(false);
         builder.connect_timeout(COMMAND).max_wait(COMMAND).connect_now(true)
     }
 

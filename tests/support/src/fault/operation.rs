@@ -52,6 +52,8 @@ impl Operation {
         let keys: usize = std::str::from_utf8(words.get(2)?).ok()?.parse().ok()?;
         let arguments = words.get(3 + keys..)?;
         Some(match arguments {
+            // With any number of names.
+            [b"announce", ..] => Operation::Other,
             [_, _, _, _, b"beat", _, _] => Operation::Beat,
             // Of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => Operation::Acquire,
@@ -103,6 +105,7 @@ mod tests {
             ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
+            ("EVALSHA sha 1 k announce 60 name", Operation::Other),
             ("EVALSHA sha 4 k k k k", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),
             ("EVALSHA", Operation::Other),

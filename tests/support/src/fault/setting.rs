@@ -80,6 +80,14 @@ pub const NO_PUBLISH: Refusing = Refusing {
     end: &[&["ACL", "SETUSER", "default", "+@all"]],
 };
 
+/// The user may not write sorted sets, such as the index of locks in use, any more.
+pub const NO_INDEX: Refusing = Refusing {
+    fault: "no-index",
+    code: ACL_LOG,
+    begin: &[&["ACL", "SETUSER", "default", "-zadd"]],
+    end: &[&["ACL", "SETUSER", "default", "+@all"]],
+};
+
 /// Only some servers count the denied commands of a script among the errors.
 const ACL_LOG: &str = "ACL LOG";
 

@@ -1,0 +1,252 @@
+//! The locks that are in use.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::base::error::{Error, Result};
+use crate::base::glob::Glob;
+use crate::base::inspection::{Holder, Inspection};
+use crate::base::name::Name;
+use crate::base::sync::Arc;
+use crate::client::LockClient;
+use crate::kind::KINDS;
+use crate::kind::mutex::MutexKind;
+use crate::kind::reentrant::ReentrantKind;
+use crate::protocol::index::ScanPosition;
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::target::Target;
+use crate::wire::failure::Failure;
+
+/// How many locks are inspected in one round trip.
+const BATCH: usize = 1_000;
+
+impl LockClient {
+    /// What is locked or waited for now, for names that match a pattern.
+    ///
+    /// In the pattern `*` stands for any bytes and `?` for one byte; everything else stands for itself. It
+    /// is about the names as this client writes them, without its
+    /// [prefix](crate::LockClientBuilder::name_prefix), and names without that prefix are not shown.
+    ///
+    /// Clients of this library [announce](crate::LockClientBuilder::announce) what they hold or wait for
+    /// longer than a second, at the latest two seconds after it began. This reads their announcements in one
+    /// round trip, and inspects 1,000 locks in each further one. It shows what is locked or waited for at that
+    /// moment, in no order. It writes nothing and does not scan the keys of the server; what other libraries
+    /// lock is found by [`with_scan`](Locks::with_scan).
+    ///
+    /// A [`QuorumClient`](crate::QuorumClient) has no such list: none of its servers knows which locks are
+    /// held. Its locks can be [inspected](crate::Mutex::inspect) by name.
+    ///
+    /// # Errors
+    ///
+    /// When Redis cannot be asked, or denies it.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// for lock in client.locks("orders:*")? {
+    ///     let lock = lock?;
+    ///     println!("{} {:?}: {}", lock.kind(), lock.name(), lock.inspection());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn locks(&self, pattern: impl AsRef<[u8]>) -> Result<Locks> {
+        let engine = self.engine();
+        let entries = engine.protocol.announced(engine.exchange_deadline()).map_err(Error::from)?;
+        let mut locks = Locks {
+            client: self.clone(),
+            pattern: Glob::new(self.name_prefix(), pattern.as_ref()),
+            scan: None,
+            seen: HashSet::new(),
+            candidates: Vec::new(),
+            inspected: VecDeque::new(),
+        };
+        for (kind, name) in entries {
+            // A later version may announce kinds that this one does not know.
+            if let Some(kind) = KINDS.iter().find(|known| known.name() == kind) {
+                locks.add(*kind, &name, false);
+            }
+        }
+        Ok(locks)
+    }
+}
+
+/// An iterator over the locks that are in use; see [`LockClient::locks`].
+///
+/// An item is an error where one lock could not be inspected, or a scan could not go on; a scan ends with that.
+#[derive(Debug)]
+#[must_use = "an iterator does nothing until it is used"]
+pub struct Locks {
+    client: LockClient,
+    pattern: Glob,
+    /// Where the scan goes on.
+    scan: Option<ScanPosition>,
+    /// What was or will be inspected.
+    seen: HashSet<(&'static str, Name)>,
+    candidates: Vec<Candidate>,
+    inspected: VecDeque<Result<ListedLock>>,
+}
+
+/// A lock that is to be inspected.
+#[derive(Debug)]
+struct Candidate {
+    target: Arc<Target>,
+    /// Whether it is a key that a scan has found, which need not be a lock.
+    is_found: bool,
+}
+
+impl Locks {
+    /// Also scans all keys of the server, or of all masters of a cluster, for locks that nobody announced: of
+    /// other libraries, of clients that do not announce, and those that began a moment ago.
+    ///
+    /// Each string whose key matches counts as a mutex, and each hash with an owner as Redisson writes it as a
+    /// reentrant lock. So use a pattern that matches names of locks only: the values of all other strings that
+    /// match are read, too. The scan goes on while the iterator is used, by `SCAN` in steps of about 1,000 keys,
+    /// so no step keeps the server busy for long. What is locked or released meanwhile may be missed.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let all = client.locks("orders:*")?.with_scan();
+    /// println!("{} locks", all.filter_map(Result::ok).count());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_scan(mut self) -> Locks {
+        self.scan = Some(ScanPosition::START);
+        self
+    }
+
+    fn add(&mut self, kind: &'static dyn LockKind, key: &[u8], is_found: bool) {
+        // Keys beside locks have reserved names.
+        let Ok(name) = Name::new(b"", key) else { return };
+        if self.pattern.rest(key).is_some() && self.seen.insert((kind.name(), name.clone())) {
+            let target = self.client.engine().protocol.target(kind, name);
+            self.candidates.push(Candidate { target, is_found });
+        }
+    }
+
+    fn inspect_some(&mut self) {
+        let batch = self.candidates.split_off(self.candidates.len().saturating_sub(BATCH));
+        let targets: Vec<_> = batch.iter().map(|candidate| Arc::clone(&candidate.target)).collect();
+        let engine = self.client.engine();
+        let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
+        for (candidate, inspection) in batch.iter().zip(inspections) {
+            self.inspected.extend(self.listed(candidate, inspection));
+        }
+    }
+
+    /// What is shown of a lock, if it is in use.
+    fn listed(
+        &self,
+        candidate: &Candidate,
+        inspection: std::result::Result<Inspection, Failure>,
+    ) -> Option<Result<ListedLock>> {
+        let target = &candidate.target;
+        match inspection {
+            Ok(inspection) => {
+                let is_lock = !candidate.is_found
+                    || target.kind().name() != ReentrantKind.name()
+                    || inspection.holders().iter().any(is_written_by_redisson);
+                let in_use = !inspection.holders().is_empty()
+                    || inspection.waiting().is_some_and(|it| it > 0);
+                let name = self.pattern.rest(target.key())?.to_vec();
+                (is_lock && in_use)
+                    .then(|| Ok(ListedLock { name, kind: target.kind().name(), inspection }))
+            }
+            // It is no lock of this kind any more.
+            Err(failure) if failure.is_wrong_type() => None,
+            Err(failure) => Some(Err(Error::from(failure).of(target.name()))),
+        }
+    }
+
+    /// Goes on with the scan. Returns whether it has not ended.
+    fn scan_on(&mut self) -> bool {
+        let Some(position) = &mut self.scan else { return false };
+        let kind: &'static dyn LockKind = if position.hashes { &ReentrantKind } else { &MutexKind };
+        let engine = self.client.engine();
+        let found =
+            engine.protocol.scan(position, &self.pattern, engine.exchange_deadline()).transpose();
+        match found {
+            Some(Ok(keys)) => keys.iter().for_each(|key| self.add(kind, key, true)),
+            Some(Err(failure)) => {
+                self.scan = None;
+                self.inspected.push_back(Err(failure.into()));
+            }
+            None => self.scan = None,
+        }
+        true
+    }
+}
+
+/// Whether an owner is written as Redisson writes it: the client, a colon and the thread.
+fn is_written_by_redisson(holder: &Holder) -> bool {
+    let mut parts = holder.owner().rsplit(|&byte| byte == b':');
+    let thread = parts.next().unwrap_or_default();
+    parts.next().is_some() && !thread.is_empty() && thread.iter().all(u8::is_ascii_digit)
+}
+
+impl Iterator for Locks {
+    type Item = Result<ListedLock>;
+
+    fn next(&mut self) -> Option<Result<ListedLock>> {
+        loop {
+            if let Some(next) = self.inspected.pop_front() {
+                return Some(next);
+            }
+            if !self.candidates.is_empty() {
+                self.inspect_some();
+            } else if !self.scan_on() {
+                return None;
+            }
+        }
+    }
+}
+
+/// A lock that is in use.
+#[derive(Clone, Debug)]
+pub struct ListedLock {
+    name: Vec<u8>,
+    kind: &'static str,
+    inspection: Inspection,
+}
+
+impl ListedLock {
+    /// Its name as this client takes it: without the client's prefix.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// for lock in client.locks("*")? {
+    ///     println!("{}", String::from_utf8_lossy(lock?.name()));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Its kind: `mutex` or `reentrant lock`. Later versions may have more.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let locks = client.locks("*")?.filter_map(Result::ok);
+    /// println!("{} mutexes", locks.filter(|lock| lock.kind() == "mutex").count());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Who holds it and who waits, as [`inspect`](crate::Mutex::inspect) returns it.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// for lock in client.locks("*")? {
+    ///     println!("{}", lock?.inspection());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn inspection(&self) -> &Inspection {
+        &self.inspection
+    }
+}

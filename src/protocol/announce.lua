@@ -1,0 +1,15 @@
+-- Notes in the index that locks are in use. It is for people to see, and no lock depends on it.
+--
+-- KEYS  1 the index (a sorted set: kind and name of a lock -> when it was last announced, in s of the server)
+-- ARGV  1 announce, by which requests are told apart on their way   2 how long an entry lives, s
+--       3 and more: kind and name of each lock
+-- Returns how many entries were dropped
+--
+-- The server's clock alone counts. `ZADD` comes first: out of memory the server refuses it, and nothing is
+-- written.
+local now = redis.call('TIME')[1]
+for at = 3, #ARGV do
+  redis.call('ZADD', KEYS[1], now, ARGV[at])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2] * 1000)
+return redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now - ARGV[2])

@@ -1,0 +1,97 @@
+//! The index of the locks that are in use, and the scan for those that are not in it.
+//!
+//! The index is one sorted set on the server, and in a cluster on the node of its slot. Clients announce there
+//! what they hold or wait for longer than a second. An entry is `<kind>:<name>`, and its score is the server's
+//! time of the last announcement, in seconds.
+
+use crate::base::glob::Glob;
+use crate::base::reserved;
+use crate::base::sync::Arc;
+use crate::protocol::reply::unexpected;
+use crate::protocol::target::Target;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::Argument::{Bytes, Number};
+use crate::wire::script::{Call, Script};
+
+static ANNOUNCE: Script = Script::new(include_str!("announce.lua"));
+
+/// How long an entry lives after its last announcement, in seconds.
+const ENTRY_LIFE: u64 = 60;
+/// About how many keys one step of a scan looks at.
+const KEYS_PER_STEP: &[u8] = b"1000";
+
+/// Announces that these locks are in use.
+pub(super) fn announce(targets: &[Arc<Target>]) -> Call {
+    let entry = |target: &Arc<Target>| {
+        [target.kind().name().as_bytes(), b":", target.name().as_bytes()].concat()
+    };
+    let entries: Vec<Vec<u8>> = targets.iter().map(entry).collect();
+    let first = [Bytes(b"announce"), Number(ENTRY_LIFE)];
+    let arguments = first.into_iter().chain(entries.iter().map(|entry| Bytes(entry)));
+    ANNOUNCE.call(&[reserved::INDEX.to_vec()], arguments)
+}
+
+/// Reads the index.
+pub(super) fn list() -> Call {
+    Call::plain(&[b"ZRANGE", reserved::INDEX, b"0", b"-1"])
+}
+
+/// The kinds and names in the reply to [`list`]. What is no entry is left out: anybody may write there.
+pub(super) fn entries(value: Value) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let Value::Array(entries) = value else { return Err(unexpected(&value)) };
+    let entry = |value| {
+        let Value::BulkString(entry) = value else { return None };
+        let colon = entry.iter().position(|&byte| byte == b':')?;
+        let kind = String::from_utf8(entry[..colon].to_vec()).ok()?;
+        Some((kind, entry[colon + 1..].to_vec()))
+    };
+    Ok(entries.into_iter().filter_map(entry).collect())
+}
+
+/// How far a scan has come: each server is scanned for strings, and then for hashes.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanPosition {
+    pub(crate) server: usize,
+    pub(crate) hashes: bool,
+    cursor: Vec<u8>,
+}
+
+impl ScanPosition {
+    pub(crate) const START: ScanPosition =
+        ScanPosition { server: 0, hashes: false, cursor: Vec::new() };
+
+    pub(crate) fn type_name(&self) -> &'static str {
+        if self.hashes { "hash" } else { "string" }
+    }
+
+    /// One step of the scan for keys that match.
+    pub(crate) fn call(&self, pattern: &Glob) -> Call {
+        let pattern = pattern.to_redis();
+        let cursor = if self.cursor.is_empty() { b"0" } else { self.cursor.as_slice() };
+        let kind = self.type_name().as_bytes();
+        Call::plain(&[b"SCAN", cursor, b"MATCH", &pattern, b"COUNT", KEYS_PER_STEP, b"TYPE", kind])
+    }
+
+    /// The keys in the reply to that. Moves on to the next step.
+    pub(super) fn read(&mut self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        let odd = unexpected(&value);
+        let Value::Array(parts) = value else { return Err(odd) };
+        let Ok([Value::BulkString(cursor), Value::Array(keys)]) = <[Value; 2]>::try_from(parts)
+        else {
+            return Err(odd);
+        };
+        *self = match (cursor == b"0", self.hashes) {
+            (false, _) => ScanPosition { cursor, ..self.clone() },
+            (true, false) => {
+                ScanPosition { server: self.server, hashes: true, ..ScanPosition::START }
+            }
+            (true, true) => ScanPosition { server: self.server + 1, ..ScanPosition::START },
+        };
+        let key = |value| match value {
+            Value::BulkString(key) => Some(key),
+            _ => None,
+        };
+        Ok(keys.into_iter().filter_map(key).collect())
+    }
+}

@@ -1,0 +1,250 @@
+//! The list of locks in use, and what its index costs.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::log::texts;
+use crate::common::queue::waiting;
+use crate::common::{SOON, ask, ms, open, server, until, within};
+use leasehold::{Lease, LockClient, LockOptions, Locks, OwnedLease, Wait};
+use leasehold_support::fault::Operation;
+use leasehold_support::{Action, Cluster, Direction, Fault, Group, Proxy, Server};
+
+/// An owner of Redisson.
+const SERVICE: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
+
+fn listed(locks: Locks) -> Vec<String> {
+    let shown = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+    let mut all: Vec<String> = locks
+        .map(|lock| lock.map(|lock| format!("{} {}", lock.kind(), shown(lock.name()))).unwrap())
+        .collect();
+    all.sort();
+    all
+}
+
+fn entries(server: &Server) -> usize {
+    ask(server, &["ZCARD", "leasehold:index"])
+}
+
+/// Locks with these names, held.
+fn hold(client: &LockClient, names: impl Iterator<Item = String>) -> Vec<OwnedLease> {
+    // No connection for messages, and so no commands of one.
+    let options = LockOptions::new().wait(Wait::spin()).lease(Lease::renewed(SOON * 60));
+    let lock = |name| client.mutex_with(name, options).unwrap().lock().unwrap();
+    names.map(|name| lock(name).into_owned().unwrap()).collect()
+}
+
+/// The processor time of the server, in seconds.
+fn processor(server: &Server) -> f64 {
+    let info: String = ask(server, &["INFO", "cpu"]);
+    let value = |name: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().parse().unwrap()
+    };
+    value("used_cpu_user:") + value("used_cpu_sys:")
+}
+
+/// 1,000 locks and 200 waiters are listed in two round trips beside 100,000 other keys, and the index costs a
+/// few commands a minute.
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are there to be read")]
+fn thousand_locks_are_listed_in_two_round_trips() {
+    let server = server();
+    let fill = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, i) end";
+    ask::<()>(&server, &["EVAL", fill, "0"]);
+    let (holder, waiter) = (open(&server), open(&server));
+    let held = hold(&holder, (0..1_000).map(|number| format!("lock:{number}")));
+    thread::scope(|scope| {
+        for number in 0..200 {
+            let lock = waiter.mutex(format!("lock:{number}")).unwrap();
+            scope.spawn(move || _ = lock.lock().unwrap_err());
+        }
+        until("all are announced", || entries(&server) == 1_000);
+        until("all wait", || {
+            (0..200).all(|number| waiting(&server, &format!("lock:{number}")) == 1)
+        });
+
+        let proxy = Proxy::start(&server).unwrap();
+        let client = LockClient::builder(proxy.url()).announce(false).build().unwrap();
+        assert_eq!(listed(client.locks("lock:*").unwrap()).len(), 1_000);
+        let requests = || proxy.tally(Direction::Request, Operation::Other).seen;
+        let before = requests();
+        let start = Instant::now();
+        let locks = client.locks("lock:*").unwrap();
+        assert_eq!(requests() - before, 1, "the index is one request");
+        let first = start.elapsed();
+        // No request waits for a reply to another one: the first reply is held until all were sent.
+        let held_up = proxy.add(Fault::reply("", Action::Hold).at(Operation::Other));
+        let start = Instant::now();
+        let inspects = scope.spawn(move || {
+            let locks: Vec<_> = locks.map(Result::unwrap).collect();
+            let waiters: usize =
+                locks.iter().map(|lock| lock.inspection().waiting().unwrap_or(0)).sum();
+            (locks.len(), waiters)
+        });
+        until("all are asked for", || requests() - before == 1_001);
+        held_up.release();
+        assert_eq!(inspects.join().unwrap(), (1_000, 200));
+        println!(
+            "1,000 locks and 200 waiters beside 100,000 keys: 2 round trips, {} requests, {first:?} for the \
+             index and {:?} for the locks",
+            requests() - before,
+            start.elapsed()
+        );
+
+        // 21 seconds are once around: each lock is announced again once.
+        server.reset_stats();
+        let (span, used) = (Duration::from_secs(21), processor(&server));
+        thread::sleep(span);
+        let (used, ran) = (processor(&server) - used, server.commands());
+        let announcements = ran.calls("zremrangebyscore");
+        println!(
+            "the index of 1,000 locks and 200 waiters, two clients: {announcements} commands in {span:?}; the \
+             server's processor time for these and 200 heartbeats a second: {:.2} %",
+            used / span.as_secs_f64() * 100.0
+        );
+        assert!(announcements <= 2 * 21, "{ran:?}");
+        assert!(ran.calls("zadd") >= 1_000, "they were not announced again: {ran:?}");
+        for number in 0..200 {
+            waiter.mutex(format!("lock:{number}")).unwrap().cancel_waits();
+        }
+    });
+    drop(held);
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "the figures are there to be read")]
+fn index_alone_costs_few_commands_and_little_time() {
+    let server = server();
+    let client = open(&server);
+    let _held = hold(&client, (0..1_000).map(|number| format!("lock:{number}")));
+    until("all are announced", || entries(&server) == 1_000);
+    server.reset_stats();
+    let (span, used) = (Duration::from_secs(21), processor(&server));
+    thread::sleep(span);
+    let (used, ran) = (processor(&server) - used, server.commands());
+    println!(
+        "1,000 lasting locks: {} announcements in {span:?}, {:.3} % of the server's processor",
+        ran.calls("zremrangebyscore"),
+        used / span.as_secs_f64() * 100.0
+    );
+    // One a tick in which some are due; all began within a few.
+    assert!(ran.calls("zremrangebyscore") <= 10, "{ran:?}");
+}
+
+#[test]
+fn short_holds_and_short_waits_announce_nothing() {
+    let server = server();
+    let clients = [open(&server), open(&server)];
+    let end = Instant::now() + ms(4_000);
+    thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(move || {
+                let lock = client.mutex("x").unwrap();
+                while Instant::now() < end {
+                    drop(lock.lock().unwrap());
+                    thread::sleep(ms(1));
+                }
+            });
+        }
+    });
+    // A slow machine may have made one of them wait for longer than a second, but not all the time.
+    let ran = server.commands();
+    assert!(ran.calls("zremrangebyscore") <= 1, "{ran:?}");
+}
+
+#[test]
+fn foreign_locks_are_found_by_a_scan_only() {
+    let server = server();
+    let client = open(&server);
+    ask::<()>(&server, &["SET", "shop:plain", "me", "PX", "60000"]);
+    ask::<()>(&server, &["HSET", "shop:service", SERVICE, "1"]);
+    ask::<()>(&server, &["HSET", "shop:data", "field", "1"]);
+    ask::<()>(&server, &["SADD", "shop:set", "1"]);
+    ask::<()>(&server, &["SET", "other", "1"]);
+    let _guard = client.mutex("shop:[1]").unwrap().lock().unwrap();
+    assert_eq!(listed(client.locks("*").unwrap()), [""; 0]);
+    let found = listed(client.locks("shop:*").unwrap().with_scan());
+    assert_eq!(found, ["mutex shop:[1]", "mutex shop:plain", "reentrant lock shop:service"]);
+    assert_eq!(listed(client.locks("shop:[1]").unwrap().with_scan()), ["mutex shop:[1]"]);
+    assert_eq!(server.commands().calls("keys"), 0);
+}
+
+#[test]
+fn denied_announcement_is_warned_about_once() {
+    let server = server();
+    texts(&[]);
+    let url = format!("{}?user=quiet&pass=secret", server.unix_url());
+    let rule = ["ACL", "SETUSER", "quiet", "on", ">secret", "~*", "&*", "+@all", "-zadd"];
+    ask::<()>(&server, &rule);
+    let client = LockClient::builder(url).label("denied").build().unwrap();
+    let guard = client.mutex("a").unwrap().lock().unwrap();
+    let warnings = || texts(&["locks in use are not announced any more"]);
+    until("it is told", || !warnings().is_empty());
+    println_all(&warnings());
+    let others = hold(&client, (0..3).map(|number| format!("b:{number}")));
+    thread::sleep(ms(3_000));
+    assert_eq!(warnings().len(), 1, "{:?}", warnings());
+    guard.check().unwrap();
+    drop(others);
+}
+
+#[allow(clippy::print_stdout, reason = "the texts are there to be read")]
+fn println_all(texts: &[String]) {
+    texts.iter().for_each(|text| println!("{text}"));
+}
+
+#[test]
+fn full_memory_is_no_reason_for_a_warning() {
+    let server = server();
+    texts(&[]);
+    let client = LockClient::builder(server.url()).build().unwrap();
+    let guard = client.mutex("full").unwrap().lock().unwrap();
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    thread::sleep(ms(2_500));
+    assert_eq!((entries(&server), server.error_count("OOM")), (0, 1));
+    guard.check().unwrap();
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    within(SOON * 4, "it is announced later", || {
+        thread::sleep(ms(200));
+        entries(&server) == 1
+    });
+}
+
+#[test]
+fn locks_of_a_cluster_are_listed_from_all_its_nodes() {
+    let cluster = Cluster::start(3, 0).unwrap();
+    let urls = cluster.urls();
+    let client = || LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+    let (client, other) = (client(), client());
+    let names = [0, 1, 2].map(|master| cluster.name_at(master, "lock"));
+    let _held = hold(&client, names.iter().cloned());
+    let mut expected: Vec<String> = names.iter().map(|name| format!("mutex {name}")).collect();
+    expected.sort();
+    until("all are announced", || {
+        thread::sleep(ms(100));
+        other.locks("*").unwrap().count() == 3
+    });
+    assert_eq!(listed(other.locks("*").unwrap()), expected);
+    let home = cluster.home("leasehold:index");
+    for (number, node) in cluster.masters().iter().enumerate() {
+        if number == home {
+            assert_eq!(entries(node), 3, "the index is in one slot");
+        }
+    }
+    ask::<()>(&cluster.masters()[home], &["DEL", "leasehold:index"]);
+    assert_eq!(listed(other.locks("*").unwrap()), [""; 0]);
+    assert_eq!(listed(other.locks("*").unwrap().with_scan()), expected);
+}
+
+#[test]
+fn locks_behind_sentinels_are_listed() {
+    let group = Group::start(1, SOON * 6).unwrap();
+    let url = format!("redis://{}", Group::MASTER);
+    let client = LockClient::builder(url).sentinels(group.sentinel_urls()).build().unwrap();
+    let _guard = client.mutex("a").unwrap().lock().unwrap();
+    until("it is announced", || {
+        thread::sleep(ms(100));
+        client.locks("*").unwrap().count() == 1
+    });
+}
