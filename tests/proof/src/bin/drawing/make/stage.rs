@@ -469,17 +469,18 @@ impl Stage {
             None => none(),
         };
         let token = last.map_or_else(|| Ok(none()), |last| names.token(last))?;
-        let mut listed = |scores: &Scores, shown: &dyn Fn(i64) -> String| -> Result<String> {
+        type Show<'a> = &'a dyn Fn(&mut Names, i64) -> Result<String>;
+        let mut listed = |scores: &Scores, show: Show<'_>| -> Result<String> {
             let mut texts = Vec::new();
             for (attempt, score) in scores {
-                texts.push(format!("{}: {}", names.attempt(attempt)?, shown(*score)));
+                texts.push(format!("{}: {}", names.attempt(attempt)?, show(names, *score)?));
             }
             Ok(if texts.is_empty() { none() } else { texts.join(", ") })
         };
-        let queued = listed(&places, &|place| place.to_string())?;
-        let alive = listed(&deaths, &|death| match (death - now).div_euclid(1000) {
-            left if left < 0 => "over".to_owned(),
-            left => seconds(left),
+        let queued = listed(&places, &|names, place| names.place(place))?;
+        let alive = listed(&deaths, &|_, death| match (death - now).div_euclid(1000) {
+            left if left < 0 => Ok("over".to_owned()),
+            left => Ok(seconds(left)),
         })?;
         let content =
             |is_there: bool, content: String| if is_there { content } else { String::new() };
