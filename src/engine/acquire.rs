@@ -198,7 +198,8 @@ impl AcquireLoop<'_> {
     /// which also means that no message can have come for the attempt.
     fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
         loop {
-            // Spares the first request of an uncontended lock one lock of the slot.
+            // If the slot has noted the first request, no grant can have come. Without a look for
+            // one, an uncontended acquisition takes the slot's mutex once less.
             let message = if asks { None } else { self.slot.take_grant(true) };
             asks = false;
             let next = match message {
@@ -395,8 +396,9 @@ impl AcquireLoop<'_> {
     }
 
     fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {
-        // An attempt in the queue stays there while the listener is down, and finds its grant by its
-        // heartbeats.
+        // Only a try needs a subscription now. A join is sent only while the listener is live. An
+        // attempt in the queue keeps its place while the listener is down, and a heartbeat's reply
+        // shows its grant.
         if mode != AcquireMode::Try || self.listening {
             return Ok(());
         }

@@ -315,8 +315,8 @@ impl ServerThread {
             let (refusals, able) = state.replies(&name, wish, SubscribeReply::Refused);
             if let Some(channel) = state.channels.get_mut(&name)
                 && channel.wish == wish
-                // Only when those that are left cannot be enough. A late reply to an earlier wish does
-                // not count.
+                // The channel is refused only when the servers that have not refused it are too
+                // few. A reply to an earlier wish does not count.
                 && refusals + self.shared.publishers.required() > able
             {
                 channel.state = ChannelState::Refused(failure.clone());

@@ -118,7 +118,8 @@ impl Follower {
     /// Follows the messages of one sentinel until it fails, or the client has ended (`Ok`).
     fn listen(&mut self) -> Result<(), Failure> {
         let Some(manager) = self.manager.upgrade() else { return Ok(()) };
-        // Before the attempt, see `Refusal::before`.
+        // Noted before the attempt. If a caller connects while the attempt is refused, `rest` must
+        // see that (`Refusal::before`).
         self.refusal.get_or_insert_with(|| refusal_now(&manager));
         let (number, mut subscription) = self.subscribe(&manager)?;
         drop(manager);
@@ -278,7 +279,8 @@ mod tests {
         for refused in [1, 1, 2] {
             next.look(&refusing.manager, false);
             assert_eq!(refusing.server.error_count("WRONGPASS"), refused);
-            // The first time less than a minute passes.
+            // Less than a minute has passed after the first of these steps, and more after the
+            // second.
             refusing.clock.put_forward(refusing.clock.now().after(REFUSED * 2 / 3));
         }
     }
