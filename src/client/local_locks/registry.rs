@@ -119,7 +119,8 @@ impl Registry {
         // Under the lock: a hold that is valid at this moment is still the holder, since no other
         // thread can take the lock now.
         let was_valid = self.is_valid(grant);
-        if self.closing.phase() != Phase::Ended {
+        // A hold that was valid is released, also if `close` ends all holds at this moment.
+        if was_valid || self.closing.phase() != Phase::Ended {
             // By the token: after the lease ended, the lock may belong to another thread, which must
             // keep it.
             state.change(name, |lock| {
