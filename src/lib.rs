@@ -6,14 +6,14 @@
 //! # The promise
 //!
 //! > A lock is held by at most one holder inside the holder's *validity window*, on one Redis that
-//! > has lost no writes in a fail-over, a restart or a restored backup. The window is measured on
-//! the > holder's own monotonic clock, from before the request was sent. An outcome that is not
-//! known is > reported as not known. Across fail-over, FLUSHALL, a forced release, a clock jump on
-//! the server, > or a pause longer than the lease, only a fencing token checked at the resource
-//! protects you, and > every hold carries one.
+//! > has lost no writes in a fail-over, a restart or a restored backup. The window is measured on the
+//! > holder's own monotonic clock, from before the request was sent. An outcome that is not known is
+//! > reported as not known. Across fail-over, FLUSHALL, a forced release, a clock jump on the server,
+//! > or a pause longer than the lease, only a fencing token checked at the resource protects you, and
+//! > every hold carries one.
 //!
-//! [Concepts](guide::concepts) explains the terms, [Limits](guide::limits) lists all cases that break the
-//! promise, and [How it is proven](guide::proof) describes the evidence.
+//! [Concepts](guide::concepts) explains the terms, [Limits](guide::limits) lists all cases that
+//! break the promise, and [How it is proven](guide::proof) describes the evidence.
 //!
 //! # Quick start
 //!
@@ -55,6 +55,7 @@
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
+//! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holder of a lock, since when, and who waits |
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
@@ -97,7 +98,7 @@ mod wire;
 
 pub use base::close_report::CloseReport;
 pub use base::error::{Error, ErrorKind, Result};
-pub use base::id::Holder;
+pub use base::inspection::{Holder, Inspection, ServerInspection, WaitingProcess};
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::token::FencingToken;

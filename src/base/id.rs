@@ -1,9 +1,8 @@
-//! The identity of a client and of its attempts, and the holder of a lock.
+//! The identity of a client, and the numbers of its attempts.
 
-use std::fmt;
+use uuid::{Builder, Uuid};
 
-use uuid::Uuid;
-
+use crate::base::inspection::Origin;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::base::text::is_plain;
 use crate::base::thread::Threads;
@@ -16,6 +15,7 @@ const SHOWN_BYTES: usize = 128;
 pub(crate) struct Identity {
     uuid: Uuid,
     id: String,
+    origin: Origin,
     host_and_pid: String,
     attempts: AtomicU64,
     threads: Threads,
@@ -25,21 +25,33 @@ impl Identity {
     pub(crate) fn new(label: &str) -> Identity {
         // Random, and not made of host and process: a container may have both again after a
         // restart, and the new process would then take the old one's locks for its own.
-        let uuid = Uuid::new_v4();
+        let uuid = Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid();
         // The value of a lock is split at colons. The label comes last, so that it may keep its
         // own.
         let host = sanitize(&host_name()).replace(':', "_");
+        let (pid, label) = (std::process::id(), sanitize(label));
         Identity {
             uuid,
             id: uuid.simple().to_string(),
-            host_and_pid: format!("{}:{host}:{}", std::process::id(), sanitize(label)),
+            host_and_pid: format!("{pid}:{host}:{label}"),
+            origin: Origin {
+                host: Some(host),
+                pid: Some(pid),
+                label: Some(label).filter(|label| !label.is_empty()),
+            },
             attempts: AtomicU64::new(0),
             threads: Threads::of_a_new_client(),
         }
     }
 
+    /// A UUID of version 8, so that its owners are told from those of Redisson, whose UUIDs are of version 4.
     pub(crate) fn uuid(&self) -> &Uuid {
         &self.uuid
+    }
+
+    /// Where it runs.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// The id in hexadecimal digits.
@@ -62,106 +74,6 @@ impl Identity {
         // Relaxed: a read-modify-write never returns a number twice, and nothing else depends on
         // its order.
         self.attempts.fetch_add(1, Ordering::Relaxed) + 1
-    }
-}
-
-/// The holder of a lock, for people to read.
-///
-/// Only a [`Mutex`](crate::Mutex) that this library took has a host, a process and a label. All
-/// other locks have only their owner's value.
-///
-/// ```
-/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-/// if let Some(holder) = lock.holder()? {
-///     println!("waiting for {holder}"); // "billing, process 4711 on web-3"
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct Holder {
-    pub(crate) owner: Vec<u8>,
-    pub(crate) host: Option<String>,
-    pub(crate) pid: Option<u32>,
-    pub(crate) label: Option<String>,
-}
-
-impl Holder {
-    /// A holder of which only the owner's value is known.
-    pub(crate) fn of_owner(owner: Vec<u8>) -> Holder {
-        Holder { owner, host: None, pid: None, label: None }
-    }
-
-    /// The owner's value in Redis, which is new for every attempt.
-    ///
-    /// ```
-    /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {
-    /// if before.owner() == now.owner() {
-    ///     println!("the same hold goes on");
-    /// }
-    /// # }
-    /// ```
-    pub fn owner(&self) -> &[u8] {
-        &self.owner
-    }
-
-    /// The name of the holder's host.
-    ///
-    /// ```
-    /// # fn demo(holder: &leasehold::Holder) {
-    /// if let Some(host) = holder.host() {
-    ///     println!("the work is done on {host}");
-    /// }
-    /// # }
-    /// ```
-    pub fn host(&self) -> Option<&str> {
-        self.host.as_deref()
-    }
-
-    /// The holder's process id.
-    ///
-    /// ```
-    /// # fn demo(holder: &leasehold::Holder) {
-    /// if let (Some(pid), Some(host)) = (holder.pid(), holder.host()) {
-    ///     println!("to see what it does: ssh {host} ps {pid}");
-    /// }
-    /// # }
-    /// ```
-    pub fn pid(&self) -> Option<u32> {
-        self.pid
-    }
-
-    /// The [label](crate::LockClientBuilder::label) of the holder's client.
-    ///
-    /// ```
-    /// # fn demo(holder: &leasehold::Holder) {
-    /// if holder.label() == Some("billing") {
-    ///     println!("the bill is being written");
-    /// }
-    /// # }
-    /// ```
-    pub fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.label, self.pid, &self.host) {
-            (label, Some(pid), Some(host)) => {
-                if let Some(label) = label {
-                    write!(f, "{label}, ")?;
-                }
-                write!(f, "process {pid} on {host}")
-            }
-            _ => write!(f, "{}", self.owner.escape_ascii()),
-        }
-    }
-}
-
-impl fmt::Debug for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Holder(\"{self}\")")
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod panic;
 pub(crate) mod close_report;
 pub(crate) mod error;
 pub(crate) mod id;
+pub(crate) mod inspection;
 pub(crate) mod loss;
 pub(crate) mod name;
 pub(crate) mod option;

@@ -165,8 +165,8 @@ impl Wait {
     ///
     /// It is the default for a [`ReentrantLock`](crate::ReentrantLock), because Redisson's waiters
     /// do the same on the same channel. It is also the default for the locks of a
-    /// [`QuorumClient`](crate::QuorumClient), which subscribes at all servers and tries again after a short
-    /// random pause. No other lock allows it.
+    /// [`QuorumClient`](crate::QuorumClient), which subscribes at all servers and tries again after
+    /// a short random pause. No other lock allows it.
     ///
     /// One thread of a process contends. There is no order among processes. A process that releases
     /// a `ReentrantLock` while others are subscribed
@@ -375,9 +375,9 @@ impl LockOptions {
 
     /// The lease; default [`Lease::renewed`] of 30 s, allowed from 1 ms to 30 days.
     ///
-    /// A lease shorter than ten command time-outs, or twenty
-    /// [node time-outs](crate::QuorumClientBuilder::node_timeout), is allowed, but one slow reply may then
-    /// cost the lock. The client logs a warning about the first such lease.
+    /// A lease shorter than ten command time-outs, or twenty [node
+    /// time-outs](crate::QuorumClientBuilder::node_timeout), is allowed, but one slow reply may
+    /// then cost the lock. The client logs a warning about the first such lease.
     ///
     /// ```
     /// use leasehold::{Lease, LockOptions};
@@ -444,9 +444,9 @@ impl LockOptions {
     }
 
     /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for
-    /// a
-    /// [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
-    /// [`QuorumClient`](crate::QuorumClient). Each kind of lock allows its default and [`Wait::spin`].
+    /// a [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
+    /// [`QuorumClient`](crate::QuorumClient). Each kind of lock allows its default and
+    /// [`Wait::spin`].
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -487,9 +487,8 @@ impl LockOptions {
     /// than 50 ms while another process waits, and for no longer than 1 s while none is known to,
     /// because processes that do not queue cannot make themselves known. If the client receives no
     /// messages about waiters, as with any way to wait other than [`Wait::queue`], it assumes that
-    /// one waits. A
-    /// [`ReentrantLock`](crate::ReentrantLock) whose last releases had subscribers in other processes is
-    /// handed off for 1 ms at most.
+    /// one waits. A [`ReentrantLock`](crate::ReentrantLock) whose last releases had subscribers in
+    /// other processes is handed off for 1 ms at most.
     ///
     /// ```
     /// use leasehold::LockOptions;

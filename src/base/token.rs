@@ -4,16 +4,17 @@ use std::fmt;
 
 /// A number that grows with every hold of a lock, for the resource to check.
 ///
-/// A resource that remembers the highest token it has seen, and refuses lower ones, is safe even from a
-/// holder that was paused past its lease. See [`Guard::fencing_token`], and the
+/// A resource that remembers the highest token it has seen, and refuses lower ones, is safe even
+/// from a holder that was paused past its lease. See [`Guard::fencing_token`], and the
 /// [recipes](crate::guide::recipes#fence-writes-in-sql).
 ///
-/// A token that Redis makes is at least the server's time in microseconds, so tokens keep growing after the
-/// lock's keys expired or were flushed. A hold that is handed off inside a process has the next number, once the
-/// server's clock has come so far.
+/// A token that Redis makes is at least the server's time in microseconds, so tokens keep growing
+/// after the lock's keys expired or were flushed. A hold that is handed off inside a process has
+/// the next number, once the server's clock has come so far.
 ///
-/// A token fits into 53 bits, and so exactly into a JavaScript or Lua number and into a signed 64-bit column:
-/// `get() as i64` is the same number, for drivers that take no `u64`. A command to Redis takes a token as it is.
+/// A token fits into 53 bits, and so exactly into a JavaScript or Lua number and into a signed
+/// 64-bit column: `get() as i64` is the same number, for drivers that take no `u64`. A command to
+/// Redis takes a token as it is.
 ///
 /// ```
 /// # fn demo(guard: &leasehold::Guard) {

@@ -1,4 +1,4 @@
-//! How a client ends before its time.
+//! The early end of a client.
 
 use std::time::Duration;
 
@@ -8,28 +8,30 @@ use crate::client::{LockClient, QuorumClient};
 use crate::engine::shutdown::close;
 
 impl LockClient {
-    /// Ends the client, and lets work that is under way finish: it grants no new lock, waits for at most `grace`
-    /// until its holders have released theirs, takes the other locks, and releases them within the bound `within`.
-    /// Returns as soon as nothing is held any more.
+    /// Ends the client, and lets work that is under way finish: it grants no new lock, waits for at
+    /// most `grace` until its holders have released theirs, takes the other locks, and releases
+    /// them within the bound `within`. Returns as soon as nothing is held any more.
     ///
     /// **Waits** end at once: all calls that wait for a lock, or try to take one, fail with
     /// [`is_cancelled`](crate::Error::is_cancelled), and so does each later one. That stays so, and
-    /// [`is_closed`](LockClient::is_closed) tells.
+    /// [`is_closed`](LockClient::is_closed) returns true.
     ///
-    /// **Holders** lose nothing during the grace. Their leases are renewed, and guards can be checked, extended and
-    /// released. A thread that holds a lock can take *that* lock again, because this is no new lock: work that
-    /// calls a function which locks again does not break in the middle. It cannot take *another* lock. The calling
-    /// thread's own locks count too, so release them before this call. A hold of which the guard was forgotten,
-    /// and a lock by key, last until their thread ends.
+    /// **Holders** lose nothing during the grace. Their leases are renewed, and guards can be
+    /// checked, extended and released. A thread that holds a lock can take *that* lock again,
+    /// because this is no new lock: work that calls a function which locks again does not break in
+    /// the middle. It cannot take *another* lock. The calling thread's own locks count too, so
+    /// release them before this call. A hold of which the guard was forgotten, and a lock by key,
+    /// last until their thread ends.
     ///
     /// **After the grace** renewals stop, and then the locks are released. Guards turn invalid with
-    /// [`LossCause::ShutDown`]; calls on them fail with [`is_lost`](crate::Error::is_lost), and so does another
-    /// lock by a thread that has one. Calls that only ask Redis about a lock, or force its release, still work.
+    /// [`LossCause::ShutDown`]; calls on them fail with [`is_lost`](crate::Error::is_lost), and so
+    /// does another lock by a thread that has one. Calls that only ask Redis about a lock, or force
+    /// its release, still work.
     ///
-    /// A lock that [`keep_for`](crate::Guard::keep_for) keeps is not waited for, and stays until its time is over. A
-    /// hold that was lost before is taken from nobody, and what Redis still has of it may stay until its lease
-    /// ends. A hold that `max_hold` has ended is released after the grace if a request to take it had no reply;
-    /// otherwise it stays until its lease ends.
+    /// A lock that [`keep_for`](crate::Guard::keep_for) keeps is not waited for, and stays until
+    /// its time is over. A hold that was lost before has no holder any more, and its key in Redis
+    /// may stay until its lease ends. A hold that `max_hold` has ended is released after the grace
+    /// if a request to take it had no reply; otherwise it stays until its lease ends.
     ///
     /// Several calls at once are allowed: the shortest grace counts.
     ///
@@ -47,9 +49,9 @@ impl LockClient {
         close(self.engine(), grace, within)
     }
 
-    /// Whether [`close`](LockClient::close) or [`shutdown`](LockClient::shutdown) was called, also while it is under
-    /// way: then no lock is granted any more, and a wait that was [cancelled](crate::Error::is_cancelled) need not be
-    /// tried again.
+    /// Whether [`close`](LockClient::close) or [`shutdown`](LockClient::shutdown) was called, even
+    /// if it has not returned yet: then no lock is granted any more, and a wait that was
+    /// [cancelled](crate::Error::is_cancelled) need not be tried again.
     ///
     /// ```
     /// # use leasehold::{LockClient, Mutex};
@@ -67,12 +69,14 @@ impl LockClient {
         self.engine().is_closing()
     }
 
-    /// Ends the client at once: [`close`](LockClient::close) without a grace, and without its report.
+    /// Ends the client at once: [`close`](LockClient::close) without a grace, and without its
+    /// report.
     ///
     /// # Errors
     ///
-    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in time; the text
-    /// says how many locks, and names a few. The worker goes on trying, and all of it ends with its lease.
+    /// [`is_unreachable`](crate::Error::is_unreachable) if not everything could be released in
+    /// time; the text says how many locks, and names a few. The worker goes on trying, and all of
+    /// it ends with its lease.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -88,8 +92,8 @@ impl LockClient {
 }
 
 impl QuorumClient {
-    /// Ends the client, and lets work that is under way finish, like [`LockClient::close`]. What a server that
-    /// cannot be reached may still have counts as not released.
+    /// Ends the client, and lets work that is under way finish, like [`LockClient::close`]. A lock
+    /// that an unreachable server may still have counts as not released.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -119,7 +123,7 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// The same as there. What a server that cannot be reached may still have counts as not released.
+    /// The same as there. A lock that an unreachable server may still have counts as not released.
     ///
     /// ```
     /// # use std::time::Duration;

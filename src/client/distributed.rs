@@ -18,9 +18,9 @@ use crate::kind::mutex::MutexKind;
 /// holds, as long as the process lives.
 ///
 /// On a [`LockClient`] and a [`QuorumClient`] the keys are those of [`Mutex`](crate::Mutex).
-/// [`LocalLocks`](crate::LocalLocks) needs no Redis, and excludes the threads of one process. An implementation of
-/// your own makes its errors with [`Error::new`]. A reference to an implementation, a `&`, a
-/// [`Box`] or an [`Arc`], is an implementation too.
+/// [`LocalLocks`](crate::LocalLocks) needs no Redis, and excludes the threads of one process. An
+/// implementation of your own makes its errors with [`Error::new`]. A reference to an
+/// implementation, a `&`, a [`Box`] or an [`Arc`], is an implementation too.
 ///
 /// ```
 /// use leasehold::{DistributedLock, Lease, Result};
@@ -43,8 +43,8 @@ pub trait DistributedLock {
     /// # Errors
     ///
     /// The same as for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for). Also
-    /// [`is_refused`](crate::Error::is_refused) in a destructor at the end of the thread, when the thread's
-    /// holds have been released.
+    /// [`is_refused`](crate::Error::is_refused) in a destructor at the end of the thread, when the
+    /// thread's holds have been released.
     ///
     /// ```
     /// # use leasehold::{DistributedLock, Lease};
@@ -65,8 +65,8 @@ pub trait DistributedLock {
     ///
     /// # Errors
     ///
-    /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold the key, or has lost it; the
-    /// key in Redis is then left alone. Otherwise the same as for [`Guard::release`].
+    /// [`is_not_held`](crate::Error::is_not_held) if this thread does not hold the key, or has lost
+    /// it; the key in Redis is then left alone. Otherwise the same as for [`Guard::release`].
     ///
     /// ```
     /// # use leasehold::DistributedLock;
@@ -128,8 +128,8 @@ macro_rules! with_lock {
             /// # Errors
             ///
             /// [`is_timeout`](crate::Error::is_timeout) if somebody else had the lock all the time;
-            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; otherwise the same as for
-            /// [`DistributedLock::try_lock`].
+            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; otherwise the
+            /// same as for [`DistributedLock::try_lock`].
             ///
             /// ```
             /// # use leasehold::{DistributedLock, Lease, LocalLocks, LockClient, QuorumClient, Result};

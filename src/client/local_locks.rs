@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::base::close_report::CloseReport;
 use crate::base::error::Result;
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::Arc;
@@ -106,9 +107,9 @@ impl LocalLocks {
         thread_hold::token(&self.0, &name(key).ok()?)
     }
 
-    /// Ends these locks, and lets work that is under way finish, like [`LockClient::close`](crate::LockClient::close).
-    /// Nothing has to reach a server here, so `within` is not needed; it is there for code that changes from one to
-    /// the other.
+    /// Ends these locks, and lets work that is under way finish, like
+    /// [`LockClient::close`](crate::LockClient::close). Nothing has to reach a server here, so
+    /// `within` is not needed; it is there for code that changes from one to the other.
     ///
     /// ```
     /// use leasehold::{DistributedLock, Lease, LocalLocks};
@@ -131,6 +132,33 @@ impl LocalLocks {
     /// ```
     pub fn is_closed(&self) -> bool {
         self.0.is_closing()
+    }
+}
+
+impl LocalLocks {
+    /// Who holds the key, since when, and who waits for it: threads of this process, each with its own place. A
+    /// renewed lease has no end here.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a key that is not allowed.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Lease, LocalLocks};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let locks = LocalLocks::new();
+    /// locks.with_lock("orders:42", Duration::ZERO, Lease::default(), || {
+    ///     let token = locks.inspect("orders:42").unwrap().holders()[0].token();
+    ///     assert_eq!(token, locks.fencing_token("orders:42"));
+    /// })?;
+    /// assert_eq!(locks.inspect("orders:42")?.to_string(), "free\nnobody waits");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn inspect(&self, key: &str) -> Result<Inspection> {
+        Ok(self.0.inspect(&name(key)?))
     }
 }
 

@@ -18,8 +18,8 @@ use crate::protocol::target::keys;
 /// Makes locks on one Redis server, or in a cluster, each on the node of its slot.
 ///
 /// Make one for each process. Clones are the same client. It has a pool of connections, and a few
-/// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and listen. It
-/// ends when the last clone, lock and guard are dropped.
+/// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and
+/// listen. It ends when the last clone, lock and guard are dropped.
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -70,8 +70,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for an empty, a too long or a reserved name; in a cluster also
-    /// for a name whose braces would scatter the keys of the lock.
+    /// [`is_config`](crate::Error::is_config) for an empty, a too long or a reserved name; in a
+    /// cluster also for a name whose braces would scatter the keys of the lock.
     ///
     /// ```
     /// # fn main() -> leasehold::Result<()> {
@@ -95,7 +95,8 @@ impl LockClient {
     ///
     /// ```
     /// use leasehold::{Lease, LockOptions};
-    ///     ///
+    /// use std::time::Duration;
+    ///
     /// # fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
     /// let options = LockOptions::new().lease(Lease::fixed(Duration::from_secs(5)));
@@ -135,7 +136,8 @@ impl LockClient {
     ///
     /// ```
     /// use leasehold::LockOptions;
-    ///     ///
+    /// use std::time::Duration;
+    ///
     /// # fn main() -> leasehold::Result<()> {
     /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
     /// let options = LockOptions::new().max_hold(Duration::from_secs(300));

@@ -228,8 +228,8 @@ impl QuorumClientBuilder {
     pub fn build(self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
         fork_guard::check()?;
-        // Allowed: a group of five that lost one server for good goes on with four until it has a new
-        // one.
+        // Allowed: a group of five that lost one server for good goes on with four until it has a
+        // new one.
         if servers.len().is_multiple_of(2) {
             log!(
                 warn,

@@ -16,8 +16,8 @@ use crate::kind::{Handle, Mutex};
 /// **What it guarantees.** A lock is held by at most one holder inside the holder's validity
 /// window, while fewer than half of the servers are lost, lose their memory, or disagree about how
 /// long a second is by more than 1 % + 2 ms. Locks can be taken as long as a majority of *all*
-/// servers can be reached.
-/// [Fencing tokens](crate::Guard::fencing_token) grow from hold to hold, whichever majority granted them.
+/// servers can be reached. [Fencing tokens](crate::Guard::fencing_token) grow from hold to hold,
+/// whichever majority granted them.
 ///
 /// **What breaks that.** An event at a majority of the servers that breaks a lock on one server:
 /// `FLUSHALL`, a `DEL`, eviction, a clock that jumps ahead. Servers that are not independent:
@@ -28,11 +28,10 @@ use crate::kind::{Handle, Mutex};
 /// **How it differs from [`LockClient`].** It asks all servers at once, in one round trip; a silent
 /// server costs one [time-out][timeout], once. It waits by [`Wait::notify`], the default, or by
 /// [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes,
-/// so that
-/// [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
+/// so that [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
 /// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
-/// [Topologies](crate::guide::topologies#several-independent-servers) has the details of waiting and of
-/// restarted servers.
+/// [Topologies](crate::guide::topologies#several-independent-servers) has the details of waiting
+/// and of restarted servers.
 ///
 /// **When a restarted server has a vote again.** A server reports by its own clock how long it has
 /// run, and a clock can be wrong. If the client has had replies from an earlier run of the server's
@@ -108,9 +107,9 @@ impl QuorumClient {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name that is not allowed, and for these options:
-    /// [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`, `min_fsyncs`, and a lease
-    /// longer than [`max_lease`](crate::QuorumClientBuilder::max_lease).
+    /// [`is_config`](crate::Error::is_config) for a name that is not allowed, and for these
+    /// options: [`Wait::queue`], [`Release::watch`](crate::Release::watch), `min_replicas`,
+    /// `min_fsyncs`, and a lease longer than [`max_lease`](crate::QuorumClientBuilder::max_lease).
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};

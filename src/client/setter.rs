@@ -51,6 +51,29 @@ macro_rules! setters {
             self
         }
 
+        /// How long a wait for a lock takes before it is logged; default 10 s, from 1 ms to 365 days, `None` for
+        /// never.
+        ///
+        /// Each wait logs one line, as a warning: the lock, how long it has taken, the place in the queue, and the
+        /// holder with its age and token. It asks Redis nothing for that, so the line comes up to a heartbeat of one
+        /// second later.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        /// use std::time::Duration;
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        /// // Nobody should have to wait for a minute here.
+        /// let minute = Some(Duration::from_secs(60));
+        #[doc = concat!("let client = ", $open, ".slow_wait(minute).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn slow_wait(mut self, wait: Option<Duration>) -> Self {
+            self.settings.slow_wait = wait;
+            self
+        }
+
         #[doc = concat!("Whether [`build`](Self::build) connects, and fails if it ", $connects, "; default no.")]
         ///
         /// ```
@@ -87,9 +110,10 @@ macro_rules! setters {
             self
         }
 
-        /// A text that [`holder`](crate::Mutex::holder) shows to others, besides this client's host
+        /// A text that [`inspect`](crate::Mutex::inspect) shows to others, besides this client's host
         /// and process; default none. Control characters are removed, and the text is cut at 128
-        /// bytes.
+        /// bytes. It is also in the name that the client gives its connections, which `CLIENT LIST`
+        /// shows as `leasehold:billing`.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]

@@ -18,6 +18,7 @@ use crate::wire::tls::Certificates;
 pub(super) struct Settings {
     pub(super) pool: PoolSettings,
     pub(super) give_up_after: Duration,
+    pub(super) slow_wait: Option<Duration>,
     pub(super) connect_now: bool,
     pub(super) name_prefix: Vec<u8>,
     pub(super) label: String,
@@ -31,6 +32,7 @@ impl Default for Settings {
         Settings {
             pool: PoolSettings::default(),
             give_up_after: Duration::from_secs(10),
+            slow_wait: Some(Duration::from_secs(10)),
             connect_now: false,
             name_prefix: Vec::new(),
             label: String::new(),
@@ -44,7 +46,8 @@ impl Default for Settings {
 impl Settings {
     pub(super) fn check(&self) -> Result<()> {
         self.pool.check()?;
-        check_timeout("give_up_after", self.give_up_after)
+        check_timeout("give_up_after", self.give_up_after)?;
+        self.slow_wait.map_or(Ok(()), |slow| check_timeout("slow_wait", slow))
     }
 
     /// The server of a URL, with the certificates for it.
@@ -60,7 +63,7 @@ impl Settings {
         // Certificates with a plain URL are an error, since the user would believe in TLS that is
         // not there. With sentinels, either side may be the one with TLS, so a single server cannot
         // decide it.
-        let server = endpoint::parse(url)?;
+        let server = endpoint::parse(url)?.set_name(&self.label);
         #[cfg(feature = "tls")]
         let server = self.certificates.equip(server)?;
         Ok(server)
@@ -89,7 +92,8 @@ impl Settings {
         (reply, exchange): (Duration, Duration),
         address: String,
     ) -> LockClient {
-        let bounds = Bounds { reply, exchange, give_up_after: self.give_up_after };
+        let Settings { give_up_after, slow_wait, .. } = self;
+        let bounds = Bounds { reply, exchange, give_up_after, slow_wait };
         let engine = Engine::new(protocol, clock, bounds, self.callbacks);
         LockClient::new(engine, self.name_prefix, address)
     }

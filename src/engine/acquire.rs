@@ -48,11 +48,14 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
+use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
 use crate::engine::durability::confirm;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::holding::Holding;
 use crate::engine::lease::HeldLease;
+use crate::engine::long_wait::{LongWait, Place};
+use crate::engine::refusal;
 use crate::engine::slot::{Admission, Attempt, Paused, Slot, WaitLimit};
 use crate::protocol::reply::{AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
@@ -69,7 +72,16 @@ pub(crate) fn acquire(
     options: &LockOptions,
     wait_limit: WaitLimit,
 ) -> Result<Option<Holding>> {
-    acquire_inner(slot, options, wait_limit)
+    refusal::forget(slot);
+    let context = slot.context();
+    let mut long_wait = LongWait::begin(context.now(), context.bounds.slow_wait);
+    let outcome = acquire_inner(slot, options, wait_limit, &mut long_wait);
+    if !matches!(outcome, Ok(Some(_)))
+        && let Some(blocker) = long_wait.blocker
+    {
+        refusal::remember(slot, blocker);
+    }
+    outcome
         .map_err(|error| error.of(slot.target().name()))?
         .map(|lease| confirm(Holding::new(slot, lease)))
         .transpose()
@@ -79,16 +91,20 @@ fn acquire_inner(
     slot: &Arc<Slot>,
     options: &LockOptions,
     wait_limit: WaitLimit,
+    long_wait: &mut LongWait,
 ) -> Result<Option<Arc<HeldLease>>> {
     // Read before the slot is entered. A single attempt may wait there for an exchange already, and its
     // own request then gets `REPLY_GRACE` only, so that the call as a whole stays near one exchange.
     let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
     let last_deadline = end.unwrap_or_else(|| slot.context().exchange_deadline());
-    let acquire_loop = |attempt| AcquireLoop {
+    let admission = slot.enter(options, wait_limit, long_wait);
+    let acquire_loop = |attempt, long_wait| AcquireLoop {
         slot,
         context: slot.context(),
         options,
         wait_limit,
+        long_wait,
+        place: None,
         last_deadline,
         backoff: Backoff::new(),
         attempt: Some(attempt),
@@ -98,13 +114,16 @@ fn acquire_inner(
         queued_at: None,
         listening: false,
     };
-    match slot.enter(options, wait_limit) {
+    match admission {
         Admission::Acquire { number, yield_until } => {
-            acquire_loop(Attempt::new(slot, options, number)).start(yield_until)
+            acquire_loop(Attempt::new(slot, options, number), long_wait).start(yield_until)
         }
-        Admission::TakeOver(attempt) => acquire_loop(attempt).run(false),
+        Admission::TakeOver(attempt) => acquire_loop(attempt, long_wait).run(false),
         Admission::Held(lease) => Ok(Some(lease)),
-        Admission::Busy => Ok(None),
+        Admission::Busy(blocker) => {
+            long_wait.blocker = blocker;
+            Ok(None)
+        }
         Admission::NoReply(silence) => Err(Error::unreachable(format!(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
@@ -138,6 +157,9 @@ struct AcquireLoop<'a> {
     context: &'a Context,
     options: &'a LockOptions,
     wait_limit: WaitLimit,
+    long_wait: &'a mut LongWait,
+    /// The place of its process in the queue.
+    place: Option<Place>,
     /// The latest deadline of a request for the caller.
     last_deadline: Moment,
     backoff: Backoff,
@@ -197,6 +219,8 @@ impl AcquireLoop<'_> {
                     return Ok(Some(lease));
                 }
                 NextAction::Again(pause) => {
+                    let (context, target) = (self.context, self.slot.target());
+                    self.long_wait.log_if_slow(context, target, self.place);
                     if self.slot.pause(pause) == Paused::Cancelled {
                         return Err(cancelled_error(self.context));
                     }
@@ -291,7 +315,9 @@ impl AcquireLoop<'_> {
     }
 
     fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {
-        self.note_held_elsewhere();
+        self.place =
+            (mode != AcquireMode::Try).then(|| Place::InQueue(busy.ahead.saturating_add(1)));
+        self.note_held_elsewhere(Some(Blocker::Remote(busy.holder, self.context.now())));
         // Ended by every reply, also by the last; begun below only by a thread that goes on waiting.
         if busy.ttl.is_some() {
             self.context.no_expiry_warnings.end(self.slot.target().name());
@@ -343,14 +369,15 @@ impl AcquireLoop<'_> {
     /// Several clients have a part of the votes of a quorum each. Nobody will publish a release, so they
     /// ask again, at random moments.
     fn retry_after_split(&mut self, apart: Duration) -> NextAction {
-        self.note_held_elsewhere();
+        self.note_held_elsewhere(None);
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         let pause = self.backoff.next() + apart.mul_f64(fastrand::f64());
         NextAction::Again(pause.min(left))
     }
 
     /// Redis has replied, and this attempt does not have the lock.
-    fn note_held_elsewhere(&mut self) {
+    fn note_held_elsewhere(&mut self, blocker: Option<Blocker>) {
+        self.long_wait.blocker.clone_from(&blocker);
         self.outage = None;
         self.busy_at = Some(self.context.now());
         if let Some(attempt) = &mut self.attempt {
@@ -358,7 +385,7 @@ impl AcquireLoop<'_> {
             // servers some may not have replied, and may have accepted it.
             attempt.unknown = self.context.protocol.may_still_own(&attempt.owner);
         }
-        self.slot.held_elsewhere();
+        self.slot.held_elsewhere(blocker);
     }
 
     fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {

@@ -24,6 +24,8 @@ pub(crate) struct Bounds {
     pub(crate) exchange: Duration,
     /// How long a wait rides out an outage.
     pub(crate) give_up_after: Duration,
+    /// From when on a wait is logged, if ever.
+    pub(crate) slow_wait: Option<Duration>,
 }
 
 /// What a slot needs of its client, which lives for as long as any slot does.

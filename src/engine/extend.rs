@@ -9,6 +9,8 @@ use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
 use crate::engine::lease::CommandGuard;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::protocol::transaction::{Applied, forbidden_command};
 use crate::wire::failure::Failure;
@@ -123,12 +125,14 @@ impl Holding {
         // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let ownership = match context.protocol.holder(target, context.exchange_deadline()) {
-            Ok(None) => Ownership::Gone,
-            Ok(Some(holder)) if *holder.owner == *self.lease.terms.owner => Ownership::Owned,
-            Ok(Some(_)) => Ownership::Taken,
-            Err(failure) => taken_by_wrong_type(failure)?,
-        };
+        let is_ours = |holder: &ReportedHolder| holder.owner == self.lease.terms.owner;
+        let ownership =
+            match context.protocol.holders(target, View::Owners, context.exchange_deadline()) {
+                Ok(holders) if holders.iter().any(is_ours) => Ownership::Owned,
+                Ok(holders) if holders.is_empty() => Ownership::Gone,
+                Ok(_) => Ownership::Taken,
+                Err(failure) => taken_by_wrong_type(failure)?,
+            };
         // The validity may have ended during the exchange.
         self.check_ownership(ownership)?;
         self.check_valid()

@@ -37,10 +37,12 @@
 //! | `heartbeat` | the times of the heartbeat |
 //! | `ownership` | what a reply means for a lease |
 //! | `lease` | the lease of one hold: its validity, its renewals, its loss |
+//! | `blocker` | who has a lock for which a thread waits |
 //! | `worker` | the thread that renews, finds losses, and releases in the background |
 //! | `listener` | the threads that receive the messages for waiters |
 //! | `closing` | how far a client has come with its end |
 //! | `context` | what the slots of a client share |
+//! | `long_wait` | a wait that takes long, and its line in the log |
 //! | `slot_table` | the slots of a client, one for each name and kind |
 //! | `slot` | one name in one process: which thread acquires, holds or waits |
 //! | `dispatch` | which slots a message is for |
@@ -49,6 +51,7 @@
 //! | `extend` | extend, check and transaction: the requests of a holder |
 //! | `durability` | waiting until replicas or disks have a new lease |
 //! | `acquire` | how the acquirer gets the lease from Redis |
+//! | `refusal` | who was in the way when a thread went without a lock |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | the end of all of it |
 //!
@@ -79,6 +82,7 @@
 
 pub(crate) mod acquire;
 mod backoff;
+mod blocker;
 pub(crate) mod callback;
 pub(crate) mod closing;
 pub(crate) mod context;
@@ -89,8 +93,10 @@ mod heartbeat;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;
+mod long_wait;
 mod no_expiry_warnings;
 mod ownership;
+pub(crate) mod refusal;
 pub(crate) mod release;
 pub(crate) mod shutdown;
 pub(crate) mod slot;

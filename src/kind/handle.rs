@@ -3,15 +3,18 @@
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
-use crate::base::id::Holder;
+use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
+use crate::engine::refusal;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -87,15 +90,33 @@ impl Handle {
     }
 
     pub(crate) fn is_locked(&self) -> Result<bool> {
-        self.holder().map(|holder| holder.is_some())
+        self.holders(View::Owners).map(|holders| !holders.is_empty())
     }
 
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
+        let (kind, protocol) = (self.slot.target().kind(), &self.slot.context().protocol);
+        let holders = self.holders(View::Holders)?;
+        Ok(holders.first().map(|holder| holder.identify(kind, protocol.identity())))
+    }
+
+    fn holders(&self, view: View) -> Result<Vec<ReportedHolder>> {
         let context = self.slot.context();
         context
             .protocol
-            .holder(self.slot.target(), context.exchange_deadline())
+            .holders(self.slot.target(), view, context.exchange_deadline())
             .map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    pub(crate) fn inspect(&self) -> Result<Inspection> {
+        let context = self.slot.context();
+        context
+            .protocol
+            .inspect(self.slot.target(), context.exchange_deadline())
+            .map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    pub(crate) fn last_blocker(&self) -> Option<Holder> {
+        refusal::last_blocker(&self.slot)
     }
 
     pub(crate) fn is_held_by_current_thread(&self) -> bool {
@@ -127,12 +148,12 @@ impl Handle {
         let context = self.slot.context();
         let (protocol, target) = (&context.protocol, self.slot.target());
         let deadline = context.exchange_deadline();
-        let forced = protocol.holder(target, deadline).and_then(|holder| {
+        let forced = protocol.holders(target, View::Owners, deadline).and_then(|holders| {
             // The owner's value is part of the request. Without it, the holder might release
             // between the two calls, and the next holder would lose the lock for nothing.
-            holder.map_or(Ok(false), |holder| {
-                protocol.force_release(target, holder.owner(), deadline)
-            })
+            holders
+                .first()
+                .map_or(Ok(false), |holder| protocol.force_release(target, &holder.owner, deadline))
         });
         forced.map_err(|failure| {
             // Trying again is no advice here: a second call could evict the next holder.

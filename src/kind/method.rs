@@ -67,6 +67,28 @@ macro_rules! kind_methods {
                 self.0.holder()
             }
 
+            /// Asks Redis who holds the lock, since when, and who waits for it, in one round trip.
+            ///
+            /// What is not known is `None`, so a key that another library wrote can be looked at too. It reads and
+            /// writes nothing, and works when memory is full. Text of other processes is shown without control
+            /// characters.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind. Over several servers, when none of
+            /// them can be asked.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// println!("{}", lock.inspect()?);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn inspect(&self) -> $crate::Result<$crate::Inspection> {
+                self.0.inspect()
+            }
+
             /// Takes the lock from its holder at the moment of the call, and gives it to the first
             /// waiter. Returns whether a holder was evicted: `false` where nobody held it, or the holder
             /// has let go meanwhile.
@@ -210,6 +232,28 @@ macro_rules! lock_methods {
                 wait: ::std::time::Duration,
             ) -> $crate::Result<Option<$crate::Guard>> {
                 self.0.try_lock_for(wait)
+            }
+
+            /// Who was in the way when this thread's last call for the lock went without it. No I/O.
+            ///
+            /// It is known from the reply that refused the lock, or from this process where a thread of it has
+            /// the lock, and is as old as the end of that call. It is `None` after a call that got the lock,
+            /// and where no reply named a holder. A thread remembers the last 64 locks that it went without.
+            ///
+            /// ```
+            /// # use std::time::Duration;
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if lock.try_lock_for(Duration::from_secs(2))?.is_none()
+            ///     && let Some(holder) = lock.last_blocker()
+            /// {
+            ///     println!("{holder} has it, since {:?}", holder.since());
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn last_blocker(&self) -> Option<$crate::Holder> {
+                self.0.last_blocker()
             }
 
             /// Waits for the lock until `deadline`; `None` if somebody else had it all the time.

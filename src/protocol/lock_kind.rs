@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::wire::Value;
@@ -58,28 +59,44 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 
-    /// The command that reads the holder.
-    fn inspect(&self, key: &[u8]) -> Call;
+    /// Asks for the owners by a plain command, which a release without scripts needs too.
+    fn look(&self, key: &[u8]) -> Call;
 
-    /// Parses the reply to [`inspect`](LockKind::inspect).
-    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure>;
+    /// Reads the reply to that.
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure>;
+
+    /// The key in which others see who waits, if there is one.
+    fn waiters_key(&self, _name: &Name) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Where an owner or a waiter is, as far as its value tells; `None` if this version of this library did not
+    /// write it. Whatever the bytes are, it is read or not, and what is read is clean.
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin>;
+
+    /// How many tokens a grant reserves besides its own: the fence has the last of them.
+    fn reserved_tokens(&self) -> u64 {
+        0
+    }
 }
 
 /// The scripts of a kind.
 ///
 /// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its
 /// fence, which keeps the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that
-/// never exists. `renew` and `touch` get the first two only.
+/// never exists. `renew` and `touch` get the first two only, and `inspect`
+/// those, or those and [`LockKind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
-/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over}`; `{2, now}` too late; `{3, now}` not in the queue |
-/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder}`; `{2, now}` too late; `{4, last token, now}` token too low |
+/// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over, holder, last token or -1}`; `{2, now}` too late; `{3, now}` not in the queue |
+/// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder, last token or -1}`; `{2, now}` too late; `{4, last token, now}` token too low |
 /// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
 /// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
 /// | `request` | none | how many clients received it |
+/// | `inspect` | how many waiters to list, `inspect` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
 ///
 /// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
 /// microseconds; after it the script does nothing, and 0 is none. Each script takes another number
@@ -92,6 +109,8 @@ pub(crate) struct Scripts {
     /// Changes nothing, but counts as a write that `WAIT` can wait for.
     pub(crate) touch: Script,
     pub(crate) force: Script,
+    /// Tells who has it and who waits. It writes nothing.
+    pub(crate) inspect: Script,
     /// Asks the holder to release the lock, where the kind supports that.
     pub(crate) request: Option<Script>,
 }

@@ -8,6 +8,8 @@
 //! | `request` | the requests to become the owner and to stop being it |
 //! | `lease_request` | the requests of the worker, many leases at once |
 //! | `reply` | the replies of the scripts, parsed |
+//! | `holder` | a holder as a server reports it |
+//! | `inspection` | what a server tells of who has a lock and who waits |
 //! | `wake_message` | the messages that wake waiters, and the servers that publish them |
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `durability` | waiting until replicas or disks have a lock |
@@ -46,8 +48,30 @@
 //! | 20 | Numbers reach Redis with all their digits: no exponent, and below 2⁵³. |
 //! | 21 | Two tokens are equal only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
+//! | 23 | A weighted lock is one sorted set with its limit, the sum of the weights, and its holders with their slots and leases' ends. A script that adds a holder writes it and the sum by one `ZADD`; one that takes it out subtracts its weight, and only if it is there. |
+//! | 24 | A script takes out holders whose leases have ended before it looks at what fits, and then grants; so does a heartbeat. Renewals do neither. A sum that is too high is safe, so what fits anyway need not look. |
+//! | 25 | A renewal changes the end of a lease that has not ended, and makes none. |
+//! | 26 | No time to live of a key is shortened by a shorter lease while others hold. |
+//! | 27 | All who fit are granted from the head of the line on, up to the first living one who does not; each has its own token, window and message. |
+//! | 28 | A published grant is never withdrawn, whatever was counted. |
+//! | 29 | Slots are the lowest free numbers. A repeated request gets the same. |
 //! | 30 | A hold whose validity is over stays lost: no later reply revives it, and its attempt is taken out of Redis once its last request is dead. |
 //! | 31 | Nothing below the engine sends a request twice that the engine counts as one: a repetition is a request of its own. |
+//! | 32 | The token of a write or an upgrade is above every earlier one; those of a semaphore grow for each slot. A repeated request has a later token than the first. |
+//! | 33 | Requests are compared with the limit that was declared first; the one in force may be another. A resize never touches the sum. A waiter that is above the limit is told, and does not stay in the line. |
+//! | 34 | More held than the limit counts as somebody waits. |
+//! | 35 | Each change of a hold's weight has a number that grows; a number that is not the latest does nothing. An upgrade is given up by the next change. |
+//! | 36 | A hold is the lesser in its process before its downgrade is sent. |
+//! | 37 | Only an upgradable reader upgrades. It waits before everybody, and nobody is granted meanwhile; an upgrade that is dead is passed over, and none outlives its holder. |
+//! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
+//! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
+//! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
+//! | 43 | Each kind finds the key of another one to be of the wrong type, or of another limit. |
+//! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
+//!
+//! Rules 23 to 45 are of the weighted lock, whose scripts are in `kind/weighted`. Of rule 35, the number is noted when
+//! the upgrade begins to wait, so that the line need not keep it. An attempt that waits and asks without waiting, late, is
+//! treated like a heartbeat: it must not hold and wait at a time.
 //!
 //! Rule 12 is about the queue. The release of a reentrant lock does return the number of receivers;
 //! it decides nothing but a pause of the process that released the lock.
@@ -69,6 +93,8 @@
 
 pub(crate) mod backend;
 mod durability;
+pub(crate) mod holder;
+pub(crate) mod inspection;
 pub(crate) mod lease_request;
 pub(crate) mod lock_kind;
 pub(crate) mod reply;
@@ -82,11 +108,14 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
@@ -165,8 +194,16 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Vec<Result<OwnershipReply, Failure>>;
 
-    /// The present holder of the lock.
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure>;
+    /// Who has the lock.
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure>;
+
+    /// Who has the lock, and who waits for it, for people to read.
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure>;
 
     /// Takes the lock from this owner, which may be foreign, and sends its client a message.
     /// Another owner keeps the lock, and nothing happens once the deadline has passed. Returns

@@ -5,11 +5,12 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::base::time::Moment;
+use crate::protocol::holder::{ReportedHolder, known};
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 
 /// The reply to a request to take a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AcquireReply {
     /// The attempt has the lock.
     Granted(Granted),
@@ -47,10 +48,12 @@ pub(crate) struct Granted {
 }
 
 /// What a reply says about another holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Busy {
-    /// How long its lease lasts from now on; `None` if it has no end.
+    /// How long to wait for it from now on, at most; `None` if it has no end.
     pub(crate) ttl: Option<Duration>,
+    /// Who it is.
+    pub(crate) holder: ReportedHolder,
     /// How many wait before this attempt, at most.
     pub(crate) ahead: u32,
     /// Whether the holder hands over. If not, no message follows its release.
@@ -107,10 +110,26 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
         };
         return Ok((AcquireReply::Granted(granted), now));
     }
-    let numbers = numbers(&reply.value)?;
     let span = |millis: i64| u64::try_from(millis).ok().map(Duration::from_millis);
     let count = |count: i64| u32::try_from(count).map_err(|_| odd());
     let time = |micros: i64| u64::try_from(micros).map_err(|_| odd());
+    if let Value::Array(parts) = &reply.value
+        && let [rest @ .., Value::BulkString(owner), last] = parts.as_slice()
+    {
+        let [Value::Int(0), Value::Int(ttl), Value::Int(now), Value::Int(ahead), hands_over] = rest
+        else {
+            return Err(odd());
+        };
+        let (ttl, micros) = (span(*ttl), time(*now)?);
+        let last_token = known(last).ok_or_else(odd)?;
+        let holder = ReportedHolder { owner: owner.as_slice().into(), ttl, last_token, micros };
+        let hands_over = *hands_over == Value::Int(1);
+        return Ok((
+            AcquireReply::Busy(Busy { ttl, holder, ahead: count(*ahead)?, hands_over }),
+            micros,
+        ));
+    }
+    let numbers = numbers(&reply.value)?;
     match *numbers.as_slice() {
         [1, token, ttl, now, waiters] => {
             let granted = Granted {
@@ -124,10 +143,6 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
                 waiters: count(waiters)?,
             };
             Ok((AcquireReply::Granted(granted), granted.micros))
-        }
-        [0, ttl, now, ahead, hands_over] => {
-            let busy = Busy { ttl: span(ttl), ahead: count(ahead)?, hands_over: hands_over == 1 };
-            Ok((AcquireReply::Busy(busy), time(now)?))
         }
         [2, now] => Ok((AcquireReply::Late, time(now)?)),
         [3, now] => Ok((AcquireReply::Gone, time(now)?)),
@@ -242,8 +257,31 @@ mod tests {
             waiters: 2,
         };
         assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (AcquireReply::Granted(granted), 99));
-        let busy = Busy { ttl: None, ahead: 3, hands_over: true };
-        assert_eq!(answer(&[0, -1, 99, 3, 1]).unwrap().0, AcquireReply::Busy(busy));
+        let owner = || Value::BulkString(b"a".to_vec());
+        let busy = |parts: &[i64], last: &[Value]| {
+            let numbers = parts.iter().map(|&number| Value::Int(number));
+            let value = Value::Array(numbers.chain(last.iter().cloned()).collect());
+            acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
+        };
+        let reported =
+            ReportedHolder { owner: (*b"a").into(), ttl: None, last_token: Some(7), micros: 99 };
+        let told =
+            |holder| AcquireReply::Busy(Busy { ttl: None, holder, ahead: 3, hands_over: true });
+        let (found, now) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(7)]).unwrap();
+        assert_eq!((found, now), (told(reported.clone()), 99));
+        let (found, _) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(-1)]).unwrap();
+        assert_eq!(found, told(ReportedHolder { last_token: None, ..reported }));
+        for odd in [
+            busy(&[0, -1, 99, 3, 1], &[owner()]),
+            busy(&[0, -1, 99, 3, 1], &[Value::Int(7), owner()]),
+            busy(&[0, -1, 99, 3, 1], &[owner(), Value::Nil]),
+            busy(&[0, -1, 99, 3], &[owner(), Value::Int(7)]),
+            busy(&[1, -1, 99, 3, 1], &[owner(), Value::Int(7)]),
+            busy(&[0, -1, -99, 3, 1], &[owner(), Value::Int(7)]),
+            answer(&[0, -1, 99, 3, 1]),
+        ] {
+            assert!(odd.unwrap_err().is_unknown());
+        }
         assert_eq!(answer(&[2, 99]).unwrap(), (AcquireReply::Late, 99));
         let fresh = Reply { value: Value::Int(77), sent: at, received: at, epoch: 0 };
         let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();

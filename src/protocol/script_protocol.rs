@@ -6,12 +6,15 @@
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::{Report, View};
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Ownership, OwnershipReply, Released};
@@ -33,6 +36,15 @@ pub(crate) struct ScriptProtocol<B>(B);
 impl<B: Backend> ScriptProtocol<B> {
     pub(crate) fn new(backend: B) -> ScriptProtocol<B> {
         ScriptProtocol(backend)
+    }
+
+    fn report(&self, target: &Target, view: View, deadline: Moment) -> Result<Report, Failure> {
+        let call = target.inspect(view);
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            // It only reads, so that it may be repeated here (rule 31).
+            let reply = Failure::retry_disconnected(|| server.call(&call, deadline))?;
+            read(server, target.report(view, reply.value))
+        })
     }
 }
 
@@ -260,13 +272,18 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         requests.iter().zip(replies).map(told).collect()
     }
 
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            // Repeated here, below the engine, because a read may run twice (rule 31). A pooled
-            // connection that died while it was idle then costs the caller no error.
-            let reply = Failure::retry_disconnected(|| server.call(&target.inspect(), deadline))?;
-            read(server, target.kind().read_holder(reply.value))
-        })
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure> {
+        self.report(target, view, deadline).map(|report| report.holders)
+    }
+
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
+        let report = self.report(target, View::Waiters, deadline)?;
+        Ok(report.identify(target.kind(), self.identity()))
     }
 
     fn force_release(

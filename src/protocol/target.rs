@@ -7,8 +7,11 @@ use crate::base::name::Name;
 use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
+use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::request::{AcquireMode, AcquireRequest};
+use crate::wire::Value;
+use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{self, Bytes, Number};
 use crate::wire::script::Call;
 
@@ -148,8 +151,26 @@ impl Target {
         self.kind.scripts().touch.call(self.lease_keys(), [Bytes(owner)])
     }
 
-    pub(crate) fn inspect(&self) -> Call {
-        self.kind.inspect(self.key())
+    /// Reads the reply to an inspection.
+    pub(crate) fn report(&self, view: View, value: Value) -> Result<Report, Failure> {
+        match view {
+            View::Owners => self.kind.owners(value).map(Report::of_owners),
+            View::Holders | View::Waiters => report(value),
+        }
+    }
+
+    /// Asks who has it, and as much more as is to be seen.
+    pub(crate) fn inspect(&self, view: View) -> Call {
+        let inspect = &self.kind.scripts().inspect;
+        match view {
+            View::Owners => self.kind.look(self.key()),
+            View::Holders => inspect.call(self.lease_keys(), [Number(0), Bytes(b"inspect")]),
+            View::Waiters => {
+                let mut keys = self.lease_keys().to_vec();
+                keys.extend(self.kind.waiters_key(&self.name));
+                inspect.call(&keys, [Number(MOST_WAITERS), Bytes(b"inspect")])
+            }
+        }
     }
 
     /// Takes the lock from this owner, until a deadline in the server's time.

@@ -3,6 +3,7 @@
 //! between.
 
 use crate::base::time::Moment;
+use crate::protocol::inspection::View;
 use crate::protocol::reply::{Ownership, unexpected};
 use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
@@ -98,16 +99,15 @@ fn apply_inner(
 ) -> Result<Applied, Failure> {
     loop {
         session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
-        // After `WATCH`, never before: a change between a look and a later `WATCH` would go
-        // unnoticed.
-        let found = session.call(&target.inspect(), deadline)?.value;
-        let holder = target.kind().read_holder(found)?;
-        let ours = holder.as_ref().is_some_and(|holder| holder.owner == owner);
+        // After `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
+        let found = session.call(&target.inspect(View::Owners), deadline)?.value;
+        let owners = target.kind().owners(found)?;
+        let ours = owners.iter().any(|other| other == owner);
         if !ours {
             // A lost lock is a usual outcome. One more round trip is cheaper than a new connection,
             // which a poisoned session would cost.
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
-            return Ok(holder.map_or(Applied::Gone, |_| Applied::Taken));
+            return Ok(if owners.is_empty() { Applied::Gone } else { Applied::Taken });
         }
 
         // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command,

@@ -7,7 +7,6 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use rustls::ClientConfig;
 
 use crate::base::error::{Error, Result};
-#[cfg(feature = "tls")]
 use crate::base::sync::Arc;
 
 const SCHEMES: &str = if cfg!(feature = "tls") {
@@ -17,6 +16,8 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
 };
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
+/// So much of a label is in the name of a connection.
+const LONGEST_LABEL: usize = 128;
 
 /// The address of a server, and how to connect to it.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ pub(crate) struct Endpoint {
     /// Always the address of a plain socket; `secure` says whether TLS is spoken over it.
     info: ConnectionInfo,
     secure: bool,
+    /// The name of connections there.
+    name: Option<Arc<str>>,
     /// CA certificates to trust, and the client certificate.
     #[cfg(feature = "tls")]
     tls: Option<Arc<ClientConfig>>,
@@ -50,6 +53,19 @@ impl Endpoint {
         let mut other = self.clone();
         other.info = other.info.set_addr(ConnectionAddr::Tcp(host, port));
         other
+    }
+
+    /// What connections are called there, for people who look at the server.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Names connections after their client's label. A server takes printable ASCII without spaces alone.
+    pub(crate) fn set_name(mut self, label: &str) -> Endpoint {
+        let printable = |letter| if matches!(letter, '!'..='~') { letter } else { '_' };
+        let label: String = label.chars().take(LONGEST_LABEL).map(printable).collect();
+        self.name = Some(format!("leasehold:{label}").into());
+        self
     }
 
     /// Whether the server speaks TLS.
@@ -124,6 +140,7 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     Ok(Endpoint {
         info,
         secure,
+        name: None,
         #[cfg(feature = "tls")]
         tls: None,
     })
@@ -341,6 +358,20 @@ mod tests {
                 Err(error) => format!("{error} {error:?}"),
             };
             assert!(!shown.contains("s3") && !shown.contains("cret@"), "{url}: {shown}");
+        }
+    }
+
+    #[test]
+    fn name_of_a_connection_is_printable_ascii() {
+        for (label, name) in [
+            ("", "leasehold:"),
+            ("billing", "leasehold:billing"),
+            ("a b\r\nQUIT\0", "leasehold:a_b__QUIT_"),
+            ("Zürich~!", "leasehold:Z_rich~!"),
+            (&"x".repeat(1_000), &format!("leasehold:{}", "x".repeat(LONGEST_LABEL))),
+        ] {
+            let endpoint = parse("redis://localhost").unwrap().set_name(label);
+            assert_eq!(endpoint.at("other".to_owned(), 1).name(), Some(name));
         }
     }
 

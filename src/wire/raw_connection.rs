@@ -22,6 +22,11 @@ pub(crate) struct RawConnection {
     parser: redis::Parser,
     /// The reply to `HELLO`, or to `AUTH`, if one was sent.
     pub(super) greeting: Value,
+    /// Gives the connection its name, together with the next command: a write of its own might meet a server that
+    /// has hung up already, and hide why.
+    naming: Option<Vec<u8>>,
+    /// The next reply is that to the naming, which may be refused.
+    owes_reply_to_name: bool,
 }
 
 impl RawConnection {
@@ -63,7 +68,9 @@ impl RawConnection {
     /// Connects to one address, logs in, and chooses the database.
     fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<RawConnection, RedisError> {
         let stream = Stream::connect(to, at, BootClock.now().after(most))?;
-        let mut line = RawConnection { stream, parser: redis::Parser::new(), greeting: Value::Nil };
+        let (parser, greeting) = (redis::Parser::new(), Value::Nil);
+        let mut line =
+            RawConnection { stream, parser, greeting, naming: None, owes_reply_to_name: false };
         let settings = to.redis_settings();
         let (user, password) = (settings.username(), settings.password());
         // No `CLIENT SETINFO`, which redis-rs sends here: it is one more round trip, and an ACL may
@@ -92,6 +99,9 @@ impl RawConnection {
         if settings.db() != 0 {
             line.query::<Value>(redis::cmd("SELECT").arg(settings.db()))?;
         }
+        let naming =
+            |name: &str| redis::cmd("CLIENT").arg("SETNAME").arg(name).get_packed_command();
+        line.naming = to.name().map(naming);
         // From here on the owner sets time-outs for each request. Left in place, the deadline would
         // fail every exchange once the time for connecting is over.
         line.stream.end_deadline()?;
@@ -107,7 +117,9 @@ impl RawConnection {
 
     /// Sends a packed command. The socket's time-out bounds each write.
     pub(crate) fn send_packed_command(&mut self, command: &[u8]) -> Result<(), RedisError> {
-        Ok(self.stream.send(command)?)
+        let Some(naming) = self.naming.take() else { return Ok(self.stream.send(command)?) };
+        self.owes_reply_to_name = true;
+        Ok(self.stream.send(&[&naming, command].concat())?)
     }
 
     /// Waits for a reply or a message, for `within` in all. It may be called again after a
@@ -116,14 +128,29 @@ impl RawConnection {
         self.stream.socket.begin_reply(within);
         // The parser keeps what it has read. If half a message came before the time-out, the next
         // call goes on with the other half, so a listener loses nothing by its short waits.
-        self.parser.parse_value(&mut self.stream)
+        self.parse()
+    }
+
+    fn parse(&mut self) -> Result<Value, RedisError> {
+        let value = self.parser.parse_value(&mut self.stream)?;
+        let is_reply = !matches!(value, Value::Push { .. });
+        if !(is_reply && std::mem::take(&mut self.owes_reply_to_name)) {
+            return Ok(value);
+        }
+        match self.parser.parse_value(&mut self.stream) {
+            // A server that refuses a connection says why, and hangs up: that was no reply to the naming.
+            Err(error) if matches!(value, Value::ServerError(_)) && !error.is_timeout() => {
+                Ok(value)
+            }
+            next => next,
+        }
     }
 
     /// Waits for a reply, and drops messages before it.
     pub(crate) fn recv_reply(&mut self, within: Duration) -> Result<Value, RedisError> {
         self.stream.socket.begin_reply(within);
         loop {
-            match self.parser.parse_value(&mut self.stream)? {
+            match self.parse()? {
                 // A server may push at any time in RESP3, such as when it is about to close
                 // connections for maintenance. Taken for the reply, it would put all later replies
                 // out of step.

@@ -1,11 +1,13 @@
 //! The tests of the library against real servers, in one program: each test has servers of its own.
 
 mod acl;
+mod blocker;
 mod close;
 mod cluster;
 mod command;
 mod common;
 mod connecting;
+mod connection_name;
 mod demotion;
 mod distributed;
 mod error_text;
@@ -18,6 +20,7 @@ mod handoff;
 mod hold;
 mod holder;
 mod input;
+mod inspect;
 mod keep;
 mod layer;
 mod linger;
@@ -41,6 +44,8 @@ mod sentinel;
 mod shutdown;
 mod silence;
 mod slot;
+#[cfg(feature = "testing")]
+mod slow_wait;
 mod thread;
 mod token;
 mod wake;

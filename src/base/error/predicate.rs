@@ -133,9 +133,8 @@ impl Error {
     ///
     /// A lock that the command may have taken is released in the background, and ends with its
     /// lease at the latest; after an [`extend`](crate::Guard::extend) without a reply, with the
-    /// longer lease. The effects of a
-    /// [`transaction`](crate::Guard::transaction) or a [forced release](crate::Mutex::force_release) are not
-    /// undone.
+    /// longer lease. The effects of a [`transaction`](crate::Guard::transaction) or a [forced
+    /// release](crate::Mutex::force_release) are not undone.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::Guard) -> leasehold::Result<()> {

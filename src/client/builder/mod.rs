@@ -150,8 +150,8 @@ impl LockClientBuilder {
     ///
     /// Before that, a call waits for a connection: for the
     /// [`connect_timeout`](LockClientBuilder::connect_timeout) while one is being made, and for
-    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no longer than
-    /// this time-out plus the longer of those two.
+    /// [`max_wait`](LockClientBuilder::max_wait) while others use all of them. So a call takes no
+    /// longer than this time-out plus the longer of those two.
     ///
     /// ```
     /// use leasehold::LockClient;

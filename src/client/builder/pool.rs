@@ -21,10 +21,11 @@ impl LockClientBuilder {
         self
     }
 
-    /// How many idle connections the pool keeps at most; default all, from `min_idle` to `max_size`.
+    /// How many idle connections the pool keeps at most; default all, from `min_idle` to
+    /// `max_size`.
     ///
-    /// Set it above `min_idle` by as many connections as are in use at once: the pool makes one more
-    /// whenever fewer than `min_idle` are idle, and closes those beyond `max_idle`.
+    /// Set it above `min_idle` by as many connections as are in use at once: the pool makes one
+    /// more whenever fewer than `min_idle` are idle, and closes those beyond `max_idle`.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -49,8 +50,9 @@ impl LockClientBuilder {
     ///
     /// A call for which a connection is being made waits for the
     /// [`connect_timeout`](LockClientBuilder::connect_timeout) instead. It then has all of the
-    /// [`command_timeout`](LockClientBuilder::command_timeout) for its reply. A caller that waits for less time
-    /// than that, for example with [`try_lock_for`](crate::Mutex::try_lock_for), gets less.
+    /// [`command_timeout`](LockClientBuilder::command_timeout) for its reply. A caller that waits
+    /// for less time than that, for example with [`try_lock_for`](crate::Mutex::try_lock_for), gets
+    /// less.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -69,8 +71,8 @@ impl LockClientBuilder {
         self
     }
 
-    /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days, `None` for
-    /// never. The pool looks every 30 s.
+    /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days,
+    /// `None` for never. The pool looks every 30 s.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -89,8 +91,8 @@ impl LockClientBuilder {
         self
     }
 
-    /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None` for never.
-    /// The pool looks every 30 s.
+    /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None`
+    /// for never. The pool looks every 30 s.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -111,8 +113,8 @@ impl LockClientBuilder {
 
     /// Whether the pool tests a connection with a `PING` before each use; default no.
     ///
-    /// This doubles the round trips and is seldom needed: a connection that failed is never used again, and
-    /// a command that met a dead one is safely repeated.
+    /// This doubles the round trips and is seldom needed: a connection that failed is never used
+    /// again, and a command that met a dead one is safely repeated.
     ///
     /// ```
     /// use leasehold::LockClient;

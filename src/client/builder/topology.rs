@@ -71,8 +71,8 @@ impl LockClientBuilder {
     /// database other than 0, and [`sentinels`](LockClientBuilder::sentinels) at the same time. The
     /// bounds of the pool apply to each node.
     ///
-    /// [Topologies](crate::guide::topologies#redis-cluster) says which names a cluster takes, and what happens
-    /// when nodes fail or slots move.
+    /// [Topologies](crate::guide::topologies#redis-cluster) says which names a cluster takes, and
+    /// what happens when nodes fail or slots move.
     ///
     /// ```
     /// use leasehold::LockClient;

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::base::close_report::CloseReport;
 use crate::base::error::{Error, Result};
+use crate::base::inspection::{Holder, Inspection, Origin, WaitingProcess};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::option::Lease;
@@ -37,17 +38,24 @@ struct State {
 
 #[derive(Default)]
 struct Lock {
-    /// The last hold that was not released. Its lease may have ended. Once all holds are taken it stays, for
-    /// the report.
+    /// The last hold that was not released. Its lease may have ended. Once all holds are taken it
+    /// stays, for the report.
     holder: Option<LocalGrant>,
     /// A condition variable for each thread, so that a release wakes the first alone.
-    queue: VecDeque<Arc<Condvar>>,
+    queue: VecDeque<Arc<Waiter>>,
+}
+
+/// A thread that waits.
+struct Waiter {
+    since: Moment,
+    woken: Condvar,
 }
 
 /// One hold, identified by its token.
 #[derive(Clone, Copy)]
 pub(super) struct LocalGrant {
     pub(super) token: FencingToken,
+    since: Moment,
     valid_until: Moment,
 }
 
@@ -67,8 +75,9 @@ impl Registry {
         wait: Duration,
         lease: Lease,
     ) -> Result<Option<LocalGrant>> {
-        let deadline = self.clock.now().after(wait);
-        let waiter = Arc::new(Condvar::new());
+        let since = self.clock.now();
+        let deadline = since.after(wait);
+        let waiter = Arc::new(Waiter { since, woken: Condvar::new() });
         let mut state = self.state.lock();
         // Also if the lock is free: a newcomer that took it past the queue would overtake the first
         // thread, which was notified and has not run yet.
@@ -83,8 +92,8 @@ impl Registry {
             let leave = |state: &mut State| {
                 state.change(name, |lock| lock.queue.retain(|one| !Arc::ptr_eq(one, &waiter)));
             };
-            // Under the lock: `close` counts the threads that are in a queue by then, and a later one is
-            // refused here.
+            // Under the lock: `close` counts the threads that are in a queue by then, and a later
+            // one is refused here.
             if self.is_closing() {
                 leave(&mut state);
                 return Err(Error::cancelled("the locks were closed; make new ones").of(name));
@@ -93,7 +102,7 @@ impl Registry {
             if is_first && free_at <= now {
                 let end = if lease.is_renewed() { Moment::FAR } else { now.after(lease.ttl()) };
                 let end = end.min(lease.limit.map_or(Moment::FAR, |limit| now.after(limit)));
-                let grant = LocalGrant { token: state.next_token(), valid_until: end };
+                let grant = LocalGrant { token: state.next_token(), since: now, valid_until: end };
                 state.change(name, |lock| {
                     lock.holder = Some(grant);
                     lock.queue.pop_front();
@@ -108,7 +117,7 @@ impl Registry {
             // wake the whole queue, and all but one would sleep again.
             let until = if is_first { deadline.min(free_at) } else { deadline };
             self.clock.wait_until(until, &mut |span| {
-                waiter.wait_for(&mut state, span);
+                waiter.woken.wait_for(&mut state, span);
             });
         }
     }
@@ -135,6 +144,35 @@ impl Registry {
         was_valid
     }
 
+    /// Who has the lock and who waits: threads of this process.
+    pub(super) fn inspect(&self, name: &Name) -> Inspection {
+        let (state, now) = (self.state.lock(), self.clock.now());
+        let origin = || Some(Origin { pid: Some(std::process::id()), ..Origin::default() });
+        let holder = |grant: &LocalGrant| Holder {
+            owner: grant.token.to_string().into_bytes(),
+            origin: origin(),
+            token: Some(grant.token),
+            since: Some(now.since(grant.since)),
+            ttl: (grant.valid_until != Moment::FAR).then(|| grant.valid_until.since(now)),
+        };
+        let waiter = |(index, waiter): (usize, &Arc<Waiter>)| WaitingProcess {
+            owner: Vec::new(),
+            origin: origin(),
+            place: index + 1,
+            since: Some(now.since(waiter.since)),
+        };
+        let lock = state.locks.get(name);
+        let held = lock.and_then(|lock| lock.holder).filter(|grant| self.is_valid(*grant));
+        let waiters: Vec<_> =
+            lock.map_or_else(Vec::new, |lock| lock.queue.iter().enumerate().map(waiter).collect());
+        Inspection {
+            holders: held.iter().map(holder).collect(),
+            waiting: Some(waiters.len()),
+            waiters,
+            servers: Vec::new(),
+        }
+    }
+
     pub(super) fn is_valid(&self, grant: LocalGrant) -> bool {
         self.clock.now() < grant.valid_until && self.closing.phase() != Phase::Ended
     }
@@ -154,7 +192,7 @@ impl Registry {
         let (mut cancelled, mut holds) = (0, Vec::new());
         for (name, lock) in &self.state.lock().locks {
             cancelled += lock.queue.len();
-            lock.queue.iter().for_each(|waiter| _ = waiter.notify_one());
+            lock.queue.iter().for_each(|waiter| _ = waiter.woken.notify_one());
             holds.extend(lock.holder.map(|grant| (name.clone(), grant)));
         }
         // The end of a lease is told to nobody.
@@ -200,7 +238,7 @@ impl State {
             // After every change, whether it matters to the first or not: a notification too many
             // costs one check, and a missing one a hang.
             Some(first) => {
-                first.notify_one();
+                first.woken.notify_one();
             }
             None if lock.holder.is_none() => {
                 self.locks.remove(name);

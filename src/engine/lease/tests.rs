@@ -34,7 +34,7 @@ impl Bench {
         let engine = Engine::new(
             Arc::new(ScriptProtocol::new(MemoryBackend::new(server, Arc::new(Identity::new(""))))),
             Arc::clone(&clock) as Arc<dyn Clock>,
-            Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
+            Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None },
             Callbacks::default(),
         );
         let begin = clock.now();

@@ -56,7 +56,8 @@ impl Stage {
         let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
         let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
         let memory = Arc::new(ScriptProtocol::new(memory));
-        let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+        let bounds =
+            Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
         let (sender, told) = unbounded();
         let on_wake = move |wake| _ = sender.send(wake);
         let protocol: Arc<dyn Protocol> = Arc::<ScriptProtocol<MemoryBackend>>::clone(&memory);

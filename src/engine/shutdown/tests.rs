@@ -44,7 +44,7 @@ fn release_wakes_the_thread_that_closes() {
     let clock = Arc::new(Frozen::default());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
         as_clock(),

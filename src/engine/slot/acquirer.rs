@@ -1,6 +1,7 @@
 //! The acquirer of a slot: the one thread of the process that asks Redis for the lock.
 
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::slot::holder::Demand;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::EnterRequest;
@@ -22,6 +23,8 @@ pub(super) struct Acquirer {
     pub(super) waits: bool,
     /// Whether Redis has replied that the lock is held.
     pub(super) held_elsewhere: bool,
+    /// The holder that the last of these replies names.
+    pub(super) blocker: Option<Blocker>,
     /// When it asked Redis, if no reply has come since.
     pub(super) asked_at: Option<Moment>,
     /// A grant for its attempt that it has not looked at yet.
@@ -40,6 +43,7 @@ impl Acquirer {
             number: request.number,
             waits: request.wait_limit != WaitLimit::TryOnce,
             held_elsewhere: false,
+            blocker: None,
             asked_at,
             grant: None,
             retry_now: false,

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::lease::HeldLease;
 
 /// A reference to the slot, which keeps it alive while its lease lingers.
@@ -39,6 +40,8 @@ pub(super) struct SlotHolder {
     /// The number of the attempt that acquired it.
     pub(super) number: u64,
     pub(super) hold: HoldState,
+    /// What those who wait are told of it.
+    pub(super) blocker: Blocker,
     pub(super) demand: Demand,
     pub(super) granted_at: Moment,
     /// How many times the lease was passed on since it was granted.
@@ -112,10 +115,11 @@ impl SlotHolder {
     }
 
     /// The next thread gets it.
-    pub(super) fn pass_on(&mut self, successor: &Arc<HeldLease>) {
+    pub(super) fn pass_on(&mut self, successor: &Arc<HeldLease>, now: Moment) {
         // `granted_at` and the demand stay: the bounds on passing on count from the grant by Redis, or
         // threads of one process could keep the lock for ever by passing it around.
         self.hold = HoldState::Held(Arc::downgrade(successor));
+        self.blocker = Blocker::local(successor, now);
         self.passed = self.passed.saturating_add(1);
     }
 }

@@ -24,9 +24,11 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::closing::Phase;
 use crate::engine::context::Context;
 use crate::engine::lease::HeldLease;
+use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
@@ -126,6 +128,7 @@ impl Slot {
         self: &Arc<Slot>,
         options: &LockOptions,
         wait_limit: WaitLimit,
+        long_wait: &mut LongWait,
     ) -> Admission {
         // Drawn before the lock. A thread that acquires nothing wastes a number, and numbers are
         // plentiful.
@@ -161,7 +164,7 @@ impl Slot {
         // A thread that makes one attempt waits here for the reply to another thread's request, or for
         // the end of a release. Both take one exchange at most.
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
-        self.wait(state, &waiter, deadline)
+        self.wait(state, &waiter, deadline, long_wait)
     }
 
     fn wait<'a>(
@@ -169,6 +172,7 @@ impl Slot {
         mut state: MutexGuard<'a, SlotState>,
         waiter: &Arc<Waiter>,
         deadline: Moment,
+        long_wait: &mut LongWait,
     ) -> Admission {
         let since = self.context.now();
         loop {
@@ -178,18 +182,29 @@ impl Slot {
             if let Some(admission) = waiter.take() {
                 return admission;
             }
-            if deadline == Moment::FAR {
+            let until = deadline.min(long_wait.due);
+            if until == Moment::FAR {
                 // Without an end, and not in slices as the clock would wait: slices are there so that a
                 // deadline is not missed after a suspend, and would wake thousands of idle waiters every
                 // second.
                 waiter.woken.wait(&mut state);
                 continue;
             }
-            if deadline <= self.context.now() {
+            let now = self.context.now();
+            if deadline <= now {
                 // Under the same lock as the look at the admission, so none can come in between.
-                return state.time_out(waiter, since, self.context.now());
+                return state.time_out(waiter, since, now);
             }
-            self.context.wait_until(deadline, &mut |left| {
+            if long_wait.due <= now {
+                long_wait.blocker = state.blocker();
+                let place = state.place(waiter).map(Place::AmongThreads);
+                // A logger may take its time, or lock this very slot.
+                drop(state);
+                long_wait.log_if_slow(&self.context, &self.target, place);
+                state = self.state.lock();
+                continue;
+            }
+            self.context.wait_until(until, &mut |left| {
                 waiter.woken.wait_for(&mut state, left);
             });
         }
@@ -206,8 +221,8 @@ impl Slot {
     }
 
     /// Redis has replied that another process has the lock.
-    pub(crate) fn held_elsewhere(self: &Arc<Slot>) {
-        self.transition(|state, step| state.held_elsewhere(step));
+    pub(crate) fn held_elsewhere(self: &Arc<Slot>, blocker: Option<Blocker>) {
+        self.transition(|state, step| state.held_elsewhere(blocker, step));
     }
 
     /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,

@@ -8,6 +8,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::lease::{Grant, HeldLease};
+use crate::engine::long_wait::LongWait;
 use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -36,7 +37,7 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<
     let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
         as_clock(),
@@ -93,7 +94,11 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 #[test]
 fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    let admission = slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
+    let admission = slot.enter(
+        &lease.terms.options,
+        WaitLimit::Until(Moment::FAR),
+        &mut LongWait::begin(Moment::PAST, None),
+    );
     assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");
     slot.restart(7);
     slot.on_evicted(7);
@@ -104,7 +109,11 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
-    slot.enter(&lease.terms.options, WaitLimit::Until(Moment::FAR));
+    slot.enter(
+        &lease.terms.options,
+        WaitLimit::Until(Moment::FAR),
+        &mut LongWait::begin(Moment::PAST, None),
+    );
     slot.restart(7);
     slot.on_evicted(8);
     slot.granted(&lease, 0);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::wait_limit::WaitLimit;
@@ -23,7 +24,7 @@ pub(crate) enum Admission {
     /// It has the lease.
     Held(Arc<HeldLease>),
     /// Somebody has the lock, and the thread does not wait any longer.
-    Busy,
+    Busy(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
     NoReply(Duration),
     /// The wait was cancelled.

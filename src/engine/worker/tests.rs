@@ -19,6 +19,7 @@ use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
 use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, HeldLease};
+use crate::engine::long_wait::LongWait;
 use crate::engine::slot::WaitLimit;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -49,7 +50,7 @@ fn a_turn_takes_all_slots_and_some_pending_releases() {
     let clock = Arc::new(Busy::new());
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
         as_clock(),
@@ -238,7 +239,7 @@ fn check_cut_short_by_a_panic_is_repeated() {
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
         as_clock(),
@@ -260,7 +261,7 @@ fn check_cut_short_by_a_panic_is_repeated() {
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    slot.enter(&options, WaitLimit::TryOnce);
+    slot.enter(&options, WaitLimit::TryOnce, &mut LongWait::begin(Moment::PAST, None));
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
     worker.task_queue.take(clock.now(), &mut runner.in_progress);
@@ -313,7 +314,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let link = Arc::clone(memory.link());
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
         as_clock(),
@@ -338,7 +339,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
             let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-            slot.enter(&options, WaitLimit::TryOnce);
+            slot.enter(&options, WaitLimit::TryOnce, &mut LongWait::begin(Moment::PAST, None));
             slot.granted(&lease, 0);
             // Not all of them are acquired at the same moment.
             clock.put_forward(sent.after(Duration::from_micros(100)));
@@ -384,7 +385,7 @@ fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND };
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
         as_clock(),
@@ -411,7 +412,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
     let lease = HeldLease::new(target, clock, grant, options);
-    slot.enter(&options, WaitLimit::TryOnce);
+    slot.enter(&options, WaitLimit::TryOnce, &mut LongWait::begin(Moment::PAST, None));
     slot.granted(&lease, 0);
     Holding::new(&slot, lease)
 }

@@ -9,7 +9,8 @@
 --                                                                               nobody waits
 --         {1, token, time to live in ms, server time in µs, waiters}            granted
 --         {0, time to live of the holder in ms (-1: none), server time, waiters ahead (an upper
---             bound), whether the holder hands over (1, 0)}                     held by another
+--             bound), whether the holder hands over (1, 0), the holder (512 bytes of it at most),
+--             the last token (-1: none)}                                        held by another
 --         {2, server time}                                                      too late
 --         {3, server time}                                                      beat: not in the queue
 --
@@ -18,8 +19,8 @@
 -- stuck on its way (rules 1 to 4). Nobody takes it before a live waiter. The first write may be
 -- refused for want of memory, the later ones then no more, so the lock comes first (rule 16).
 --
--- This is the way when nobody has it and nobody waits. token.lua, queue.lua and wait.lua stand
--- after it, where their functions cost this way nothing.
+-- This is the way when nobody has it and nobody waits. token.lua, line.lua, queue.lua and wait.lua
+-- stand after it, where their functions cost this way nothing.
 local time = redis.call('TIME')
 local digits = #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 local now = tonumber(digits)

@@ -3,11 +3,13 @@
 //! The value is `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`. The mark
 //! says whether the holder hands the lock over to the queue (`q`) or not (`-`). The window, in
 //! milliseconds, is the lease that a hand-over gives to this attempt. Any other value belongs to a
-//! foreign owner, which excludes ours just as well.
+//! foreign owner, which excludes ours just as well. So does a value of another version of this
+//! layout, of which the scripts need to know only the part up to the window.
 
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity, sanitize};
+use crate::base::id::{Identity, sanitize};
+use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
@@ -25,18 +27,32 @@ const FOREIGN: &str = "-";
 // `acquire` and `release` begin with their fast path, which returns before the functions of the
 // other files are defined. The remaining scripts need those functions in any case.
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("mutex/acquire.lua", "token.lua", "mutex/queue.lua", "mutex/wait.lua"),
-    release: script!("mutex/release.lua", "token.lua", "mutex/queue.lua", "mutex/pass.lua"),
+    acquire: script!(
+        "mutex/acquire.lua",
+        "token.lua",
+        "line.lua",
+        "mutex/queue.lua",
+        "mutex/wait.lua"
+    ),
+    release: script!(
+        "mutex/release.lua",
+        "token.lua",
+        "line.lua",
+        "mutex/queue.lua",
+        "mutex/pass.lua"
+    ),
     renew: script!("mutex/owner.lua", "renew.lua"),
     touch: script!("mutex/owner.lua", "touch.lua"),
     force: script!(
         "token.lua",
+        "line.lua",
         "mutex/queue.lua",
         "mutex/owner.lua",
         "mutex/wake.lua",
         "force.lua"
     ),
-    request: Some(script!("token.lua", "mutex/queue.lua", "mutex/request.lua")),
+    inspect: script!("mutex/inspect.lua"),
+    request: Some(script!("token.lua", "line.lua", "mutex/queue.lua", "mutex/request.lua")),
 };
 
 /// The kind behind [`Mutex`](crate::Mutex).
@@ -90,16 +106,24 @@ impl LockKind for MutexKind {
         &SCRIPTS
     }
 
-    fn inspect(&self, key: &[u8]) -> Call {
+    fn look(&self, key: &[u8]) -> Call {
         Call::plain(&[b"GET", key])
     }
 
-    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
         match value {
-            Value::Nil => Ok(None),
-            Value::BulkString(owner) => Ok(Some(holder(owner))),
+            Value::Nil => Ok(Vec::new()),
+            Value::BulkString(owner) => Ok(vec![owner]),
             other => Err(unexpected(&other)),
         }
+    }
+
+    fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {
+        Some(name.side_key(reserved::QUEUE))
+    }
+
+    fn origin(&self, owner: &[u8], _: &Identity) -> Option<Origin> {
+        origin(owner)
     }
 }
 
@@ -120,23 +144,31 @@ fn put(text: &mut Vec<u8>, mut number: u64, base: u64) {
     text[start..].reverse();
 }
 
-/// Parses an owner's value. A foreign one says nothing about its owner.
-fn holder(owner: Vec<u8>) -> Holder {
-    // Any client that may write the key chooses this text. It is cleaned for display, and kept as
-    // it is in `owner`, which a forced release compares with the key.
-    let told = std::str::from_utf8(&owner).ok().and_then(|text| {
-        let mut parts = text.splitn(7, ':');
-        let mark = parts.next()?;
-        let (_client, _number, _window) = (parts.next()?, parts.next()?, parts.next()?);
-        let pid = parts.next()?.parse::<u32>().ok()?;
-        let (host, label) = (parts.next()?, parts.next()?);
-        (mark.len() == 2 && mark.starts_with(VERSION))
-            .then(|| (pid, sanitize(host), Some(sanitize(label)).filter(|label| !label.is_empty())))
-    });
-    match told {
-        Some((pid, host, label)) => Holder { owner, host: Some(host), pid: Some(pid), label },
-        None => Holder::of_owner(owner),
-    }
+/// Reads where an owner is. A value of another form, or of another version, is a foreign one.
+fn origin(owner: &[u8]) -> Option<Origin> {
+    // Any client that may write the key chooses this text. It is cleaned for display.
+    let text = std::str::from_utf8(owner).ok()?;
+    let mut parts = text.splitn(7, ':');
+    let begin = parts.next()?;
+    let [client, number, window] = [parts.next()?, parts.next()?, parts.next()?];
+    let (pid, host, label) = (decimal(parts.next()?)?, parts.next()?, parts.next()?);
+    let mark = begin.strip_prefix(VERSION)?;
+    let is_hexadecimal =
+        |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_ours = [HANDS_OVER, FOREIGN].contains(&mark)
+        && is_hexadecimal(client)
+        && is_hexadecimal(number)
+        && decimal::<u64>(window).is_some();
+    is_ours.then(|| Origin {
+        host: Some(sanitize(host)),
+        pid: Some(pid),
+        label: Some(sanitize(label)).filter(|label| !label.is_empty()),
+    })
+}
+
+/// Reads digits alone: a sign, which Rust takes too, is of another's hand.
+fn decimal<T: std::str::FromStr>(digits: &str) -> Option<T> {
+    digits.parse().ok().filter(|_| !digits.starts_with('+'))
 }
 
 #[cfg(test)]
@@ -144,12 +176,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn value_names_the_holder() {
+    fn value_tells_where_its_owner_is() {
         let identity = Identity::new("billing: nightly");
-        let told = holder(MutexKind.owner(&identity, 10, Duration::from_secs(3), true));
-        assert_eq!(told.label(), Some("billing: nightly"));
-        assert_eq!(told.pid(), Some(std::process::id()));
-        assert!(identity.host_and_pid().contains(told.host().unwrap()));
+        let told = origin(&MutexKind.owner(&identity, 10, Duration::from_secs(3), true)).unwrap();
+        assert_eq!(told, *identity.origin());
+        assert_eq!(told.label.as_deref(), Some("billing: nightly"));
+        assert_eq!(told.pid, Some(std::process::id()));
         assert!(told.to_string().starts_with("billing: nightly, process "));
     }
 
@@ -165,25 +197,50 @@ mod tests {
     }
 
     #[test]
-    fn foreign_value_is_shown_without_host_or_label() {
-        for value in ["", "x", "a:b:c:d:e:f", "1-:c:1:9:notanumber:h:l", "22:c:1:9:1:h:l"] {
-            let told = holder(value.as_bytes().to_vec());
-            assert_eq!((told.pid(), told.host(), told.label()), (None, None, None), "{value}");
-            assert_eq!(told.to_string(), value);
+    fn value_of_another_form_or_version_is_foreign() {
+        let ours = "1q:c:1:9:7:host:label";
+        assert!(origin(ours.as_bytes()).is_some());
+        for value in [
+            "",
+            "x",
+            "1q",
+            "a:b:c:d:e:f",
+            "1-:c:1:9:notanumber:h:l",
+            "22:c:1:9:1:h:l",
+            "2q:c:1:9:7:host:label",
+            "11q:c:1:9:7:host:label",
+            "1x:c:1:9:7:host:label",
+            "1:c:1:9:7:host:label",
+            "1q:c:1:9:7:host",
+            "1q:zz:1:9:7:host:label",
+            "1q::1:9:7:host:label",
+            "1q:c:x:9:7:host:label",
+            "1q:c:1:-9:7:host:label",
+            "1q:c:1:9:+7:host:label",
+            "1q:c:1:9:4294967296:host:label",
+        ] {
+            assert_eq!(origin(value.as_bytes()), None, "{value}");
         }
-        assert_eq!(holder(vec![0xff]).to_string(), "\\xff");
-        assert_eq!(holder(b"a\n\x1b[31mb".to_vec()).to_string(), r"a\n\x1b[31mb");
+        assert_eq!(origin(b"1q:c:1:9:7:h\xff:l"), None);
     }
 
     #[test]
     fn text_of_another_process_is_cleaned_on_reading() {
-        let value = "1q:c:1:9:7:ho\nst:la\u{1b}[31mbel\u{202e}".as_bytes().to_vec();
-        let told = holder(value.clone());
-        assert_eq!((told.host(), told.label()), (Some("host"), Some("la[31mbel")));
-        for shown in [told.to_string(), format!("{told:?}")] {
-            assert!(shown.chars().all(crate::base::text::is_plain), "{shown:?}");
+        let told = origin("1q:c:1:9:7:ho\nst:la\u{1b}[31mbel\u{202e}".as_bytes()).unwrap();
+        assert_eq!(
+            (told.host.as_deref(), told.label.as_deref()),
+            (Some("host"), Some("la[31mbel"))
+        );
+        assert!(told.to_string().chars().all(crate::base::text::is_plain));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_value_is_read_or_foreign(bytes in proptest::collection::vec(0_u8.., 0..80), cut in 0_usize..90) {
+            origin(&bytes);
+            let ours = MutexKind.owner(&Identity::new("a:b"), 1, Duration::from_secs(1), true);
+            let cut = cut.min(ours.len());
+            origin(&[&ours[..cut], &bytes, &ours[cut..]].concat());
         }
-        // It is compared with what is in Redis, so it stays as it is.
-        assert_eq!(told.owner(), value);
     }
 }

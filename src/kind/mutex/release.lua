@@ -9,7 +9,7 @@
 -- memory is full: neither a ZREM, with which a hand-over begins, nor DEL is ever refused, and what
 -- comes after them is not either (rule 16).
 --
--- This is the way when nobody waits. token.lua, queue.lua and pass.lua stand after it. A queue that
+-- This is the way when nobody waits. token.lua, line.lua, queue.lua and pass.lua stand after it. A queue that
 -- is none, but of another type, keeps no lock.
 local owner = redis.call('GET', KEYS[1])
 local waiting = redis.call('EXISTS', KEYS[3]) == 1

@@ -33,17 +33,17 @@ local channel, number = listener(owner or '')
 local ahead = 0
 if mode ~= 'try' then
   local death = text(now + tonumber(ARGV[6]))
-  local place, news
+  local first, place, news
   if mode == 'join' then
     -- Behind everybody, also behind those who were taken for dead: they may live, and have their places
     -- again as soon as they are heard of. The places of the dead are below zero, so either end may be last.
-    local first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
+    -- A place is the time at which it was taken, unless the clock went back: so people see who waits how long.
+    first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
     if first then
       local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2])
       place = math.max(last, -first) + 1
-    else
-      place = 1
     end
+    place = math.max(now, place or 0)
     news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
   end
   if news then
@@ -70,11 +70,11 @@ if mode ~= 'try' then
     end
     redis.pcall('ZADD', KEYS[4], death, me) -- out of memory it fails, and rule 11 keeps the place
   end
-  if place % 8 == 1 or not news then
-    -- Who joins or beats keeps the queue alive; not every one needs to.
+  if not (first and news) or place % 8 == 1 then
+    -- Who joins or beats keeps the queue alive. Of those who join behind others one in eight is enough.
     redis.call('PEXPIRE', KEYS[3], ARGV[7])
     redis.call('PEXPIRE', KEYS[4], ARGV[7])
-    if place > 1 or not news then -- else the queue was empty, of the dead too
+    if first or not news then -- else the queue was empty, of the dead too
       local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', '0', '8')
       for _, attempt in ipairs(gone) do
         redis.call('ZREM', KEYS[3], attempt)
@@ -82,13 +82,14 @@ if mode ~= 'try' then
       end
     end
   end
-  if place > 1 and not (news and channel) then
+  if not (news and channel) then
     ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
-  elseif news then
-    ahead = place - 1
+  elseif first then
+    ahead = redis.call('ZCARD', KEYS[3]) - 1
   end
   if channel and ahead == 0 then
     redis.pcall('PUBLISH', channel, table.concat({'w', number, redis.call('ZCARD', KEYS[3]), KEYS[1]}, ' '))
   end
 end
-return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0}
+local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
+return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0, string.sub(owner or '', 1, 512), last}

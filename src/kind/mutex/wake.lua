@@ -1,4 +1,4 @@
--- Gives a mutex whose owner was evicted to the first live waiter. Stands after queue.lua, which has `listener`.
+-- Gives a mutex whose owner was evicted to the first live waiter. Stands after line.lua, which has `listener`, and queue.lua.
 local function wake(_, now, keep)
   hand_over(now, keep)
 end

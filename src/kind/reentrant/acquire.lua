@@ -5,7 +5,8 @@
 -- ARGV  1 the attempt   2 its time to live, ms   3 deadline in server time, µs (0: not known)
 --       4 time to live of the fence, ms
 -- Returns {1, token, time to live in ms, server time in µs, 0}           granted
---         {0, time to live of the holder in ms, server time, 0, 0}       held by another; -1: none
+--         {0, time to live of the holder in ms (-1: none), server time, 0, 0, the holder (512 bytes of
+--             it at most), the last token (-1: none)}                    held by another
 --         {2, server time}                                               too late
 -- The zeros are in the places of the mutex's queue.
 --
@@ -31,7 +32,10 @@ if ownership == 1 then
   end
   ttl = left
 elseif ownership == -1 then
-  return {0, redis.call('PTTL', KEYS[1]), now, 0, 0}
+  local fields = redis.pcall('HKEYS', KEYS[1])
+  local owner = fields[1] == 'mode' and fields[2] or fields[1] or '' -- of Redisson's read-write lock
+  local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
+  return {0, redis.call('PTTL', KEYS[1]), now, 0, 0, string.sub(owner, 1, 512), last}
 else
   redis.call('HSET', KEYS[1], ARGV[1], 1)
   local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])

@@ -11,7 +11,10 @@
 
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use uuid::{Uuid, Version};
+
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::protocol::lock_kind::{LockKind, Scripts};
 use crate::protocol::reply::unexpected;
@@ -25,10 +28,13 @@ static SCRIPTS: Scripts = Scripts {
     renew: script!("reentrant/owner.lua", "renew.lua"),
     touch: script!("reentrant/owner.lua", "touch.lua"),
     force: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "force.lua"),
+    inspect: script!("reentrant/inspect.lua"),
     request: None,
 };
 
 const CHANNEL: &str = "redisson_lock__channel";
+/// Where those stand that wait for Redisson's fair lock, whose own key is like that of its plain lock.
+const FAIR_QUEUE: &str = "redisson_lock_queue";
 
 /// The kind behind [`ReentrantLock`](crate::ReentrantLock).
 #[derive(Debug)]
@@ -42,7 +48,7 @@ impl LockKind for ReentrantKind {
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
         // Not a key of any data. As one of the script's keys it must be in the slot of the lock,
         // where `SPUBLISH` is allowed in a cluster, and the script need not compute it.
-        vec![channel(name)]
+        vec![redissons(CHANNEL, name)]
     }
 
     fn owner(
@@ -62,39 +68,56 @@ impl LockKind for ReentrantKind {
     }
 
     fn channel(&self, name: &Name) -> Option<Vec<u8>> {
-        Some(channel(name))
+        Some(redissons(CHANNEL, name))
     }
 
     fn scripts(&self) -> &'static Scripts {
         &SCRIPTS
     }
 
-    fn inspect(&self, key: &[u8]) -> Call {
+    fn look(&self, key: &[u8]) -> Call {
         Call::plain(&[b"HKEYS", key])
     }
 
-    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
-        // A set in RESP3, an array in RESP2. There is one field at most: both libraries add theirs
-        // only to a key that does not exist.
-        let owners = match value {
-            Value::Array(owners) | Value::Set(owners) => owners,
-            other => return Err(unexpected(&other)),
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        // A set in RESP3, an array in RESP2.
+        let (Value::Array(fields) | Value::Set(fields)) = value else {
+            return Err(unexpected(&value));
         };
-        match owners.into_iter().next() {
-            None => Ok(None),
-            Some(Value::BulkString(owner)) => Ok(Some(Holder::of_owner(owner))),
-            Some(other) => Err(unexpected(&other)),
+        let owner = |field| match field {
+            Value::BulkString(owner) => Ok(owner),
+            other => Err(unexpected(&other)),
+        };
+        let owners: Result<Vec<Vec<u8>>, Failure> = fields.into_iter().map(owner).collect();
+        // The mode of Redisson's read-write lock owns nothing.
+        owners.map(|owners| owners.into_iter().filter(|owner| owner != b"mode").collect())
+    }
+
+    fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {
+        Some(redissons(FAIR_QUEUE, name))
+    }
+
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin> {
+        let (client, number) = std::str::from_utf8(owner).ok()?.split_once(':')?;
+        let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        let client = Uuid::try_parse(client).ok().filter(|_| is_number)?;
+        // Redisson's are of version 4.
+        if client.get_version() != Some(Version::Custom) {
+            return None;
         }
+        let is_own = client == *identity.uuid();
+        Some(if is_own { identity.origin().clone() } else { Origin::default() })
     }
 }
 
-fn channel(name: &Name) -> Vec<u8> {
+/// What Redisson keeps beside a lock, in the same cluster slot.
+fn redissons(what: &str, name: &Name) -> Vec<u8> {
     // Redisson's rule: braces around a name without any, so that channel and lock are in one slot.
     // With an own rule the two libraries would not wake each other's waiters.
     let name = name.as_bytes();
     let (open, close): (&[u8], &[u8]) =
         if name.contains(&b'{') { (b":", b"") } else { (b":{", b"}") };
-    [CHANNEL.as_bytes(), open, name, close].concat()
+    [what.as_bytes(), open, name, close].concat()
 }
 
 #[cfg(test)]
@@ -102,7 +125,7 @@ mod tests {
     use super::*;
 
     fn channel_of(name: &str) -> String {
-        String::from_utf8(channel(&Name::new(b"", name.as_bytes()).unwrap())).unwrap()
+        String::from_utf8(redissons(CHANNEL, &Name::new(b"", name.as_bytes()).unwrap())).unwrap()
     }
 
     #[test]
@@ -118,5 +141,25 @@ mod tests {
                 .unwrap();
         let (client, number) = owner.split_once(':').unwrap();
         assert_eq!((client.len(), number), (36, "12"));
+    }
+
+    #[test]
+    fn owner_of_this_library_is_told_from_redissons() {
+        let (here, there) = (Identity::new("here"), Identity::new("there"));
+        let origin = |owner: &[u8]| ReentrantKind.origin(owner, &here);
+        let owner = |of: &Identity| ReentrantKind.owner(of, 12, Duration::ZERO, false);
+        assert_eq!(origin(&owner(&here)).as_ref(), Some(here.origin()));
+        assert_eq!(origin(&owner(&there)), Some(Origin::default()));
+        for foreign in [
+            "6a5c1e0e-9d0b-4b4b-8d5b-6a5c1e0e9d0b:1",
+            "6a5c1e0e-9d0b-8b4b-8d5b-6a5c1e0e9d0b:1:write",
+            "6a5c1e0e-9d0b-8b4b-8d5b-6a5c1e0e9d0b:",
+            "6a5c1e0e-9d0b-8b4b-8d5b-6a5c1e0e9d0b",
+            "mode",
+            "",
+        ] {
+            assert_eq!(origin(foreign.as_bytes()), None, "{foreign}");
+        }
+        assert_eq!(origin(b"\xff:1"), None);
     }
 }

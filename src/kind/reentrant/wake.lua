@@ -1,6 +1,6 @@
 -- Wakes the waiters of a reentrant lock that is free again, for release.lua and force.lua.
 --
--- KEYS  3 the channel of those who wait   4 in a cluster only: a key that is never there (mutex/queue.lua)
+-- KEYS  3 the channel of those who wait   4 in a cluster only: a key that is never there (line.lua)
 
 -- The message "0" is what wakes the waiters of Redisson. In a cluster Redisson listens to the channel of
 -- the slot (SSUBSCRIBE). Returns how many listen, as far as this server counts them.

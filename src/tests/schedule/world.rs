@@ -46,7 +46,7 @@ impl World {
     ) -> Process {
         let memory = MemoryBackend::new(Arc::clone(&self.server), Arc::new(Identity::new("")));
         let give_up_after = Duration::from_secs(10);
-        let bounds = Bounds { reply: EXCHANGE, exchange: EXCHANGE, give_up_after };
+        let bounds = Bounds { reply: EXCHANGE, exchange: EXCHANGE, give_up_after, slow_wait: None };
         let engine = Engine::new(
             Arc::new(ScriptProtocol::new(before(memory))),
             Arc::new(ModelClock),

@@ -6,8 +6,8 @@
 //! what the last one before it left. During a move, most scripts do not run. Each script declares
 //! one key that never exists, so that a node without the whole slot refuses the script as a whole.
 //! Without that key, a script could fail half-way: at a queue that is gone because the script
-//! itself removed the last waiter from it. Only renewals run during a move: what they touch exists on
-//! one side or the other.
+//! itself removed the last waiter from it. Only renewals run during a move: what they touch exists
+//! on one side or the other.
 //!
 //! The client [receives messages](listener) from all masters. But `PUBLISH` counts only the
 //! subscribers at its own node. A grant in a message is dated from the last reply that found its

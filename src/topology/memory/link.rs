@@ -82,8 +82,8 @@ impl FaultyLink {
 
     /// Notes, while `work` runs, that this thread waits for a reply that is late or lost.
     pub(super) fn wait(&self, work: impl FnOnce()) {
-        // The test double lets time pass only when every client is at rest. A thread that waits for a
-        // lost reply is at rest: it can go on only when time passes, and must not be waited for.
+        // The test double lets time pass only when every client is at rest. A thread that waits for
+        // a lost reply is at rest: it can go on only when time passes, and must not be waited for.
         let thread = sync::current();
         self.0.lock().waiting.push(thread);
         work();

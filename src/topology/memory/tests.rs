@@ -13,6 +13,7 @@ use crate::base::time::{Clock, Moment};
 use crate::kind::mutex::MutexKind;
 use crate::kind::{KINDS, QUORUM_KINDS};
 use crate::protocol::Protocol;
+use crate::protocol::inspection::{View, report};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::Ownership;
 use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
@@ -252,7 +253,7 @@ fn replies(
         acquire(&target, &request),
         target.renew(&owner, LEASE, 1),
         target.touch(&owner),
-        target.inspect(),
+        target.inspect(View::Holders),
         target.release(&owner, LEASE, None),
         target.release(&owner, LEASE, None),
         target.touch(&owner),
@@ -267,6 +268,9 @@ fn replies(
 fn scripts_of_every_kind_run() {
     let done = |replies: &[Value]| {
         assert_eq!(replies[1..3], [1, 1].map(Value::Int));
+        let report = report(replies[3].clone()).unwrap();
+        assert_eq!(report.holders.len(), 1);
+        assert!(report.holders[0].last_token.is_some());
         assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
     };
     for &kind in KINDS {

@@ -6,6 +6,7 @@
 //! | `vote` | the replies of single servers, and how votes are counted |
 //! | `round` | one attempt: proposals, votes, and the withdrawal of too few votes |
 //! | `tally` | the ownership that all replies together show, and why there is no majority |
+//! | `inspection` | the holder of the lock, and what each server says of it |
 //! | `listener` | the messages that servers publish about releases |
 //! | `claims` | which servers may still have a vote of which attempt |
 //!
@@ -72,6 +73,7 @@
 //! lost time.
 
 mod claims;
+mod inspection;
 mod listener;
 mod round;
 mod servers;
@@ -83,11 +85,14 @@ mod vote;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Inspection;
 use crate::base::option::TTL_OF_EXTEND;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::inspection::View;
 use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
 use crate::protocol::reply::{Forced, forced};
@@ -256,34 +261,28 @@ impl Protocol for Quorum {
             .collect()
     }
 
-    fn holder(&self, target: &Target, deadline: Moment) -> Result<Option<Holder>, Failure> {
-        let node_replies = self.ask_all(&[target.inspect()], Lane::Callers, deadline);
-        let mut found: Vec<(usize, Holder)> = Vec::new();
-        let mut answered = 0;
-        for (node, reply) in first_replies(&node_replies) {
-            let Ok(holder) = self.read(node, target.kind().read_holder(reply.value.clone())) else {
-                continue;
-            };
-            answered += 1;
-            let Some(holder) = holder else { continue };
-            match found.iter_mut().find(|(_, known)| known.owner == holder.owner) {
-                Some((votes, _)) => *votes += 1,
-                None => found.push((1, holder)),
-            }
-        }
-
+    fn holders(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Vec<ReportedHolder>, Failure> {
+        let node_replies = self.ask_all(&[target.inspect(view)], Lane::Callers, deadline);
+        let reports = self.reports(target, view, &node_replies);
+        let silent = reports.iter().filter(|report| report.is_none()).count();
         // A vote of one server is no holder: an attempt that fails has some votes for a moment.
         // Only with a majority, or if the missing replies could not make one, is the result
         // certain.
-        let most = found.into_iter().max_by_key(|(votes, _)| *votes);
-        let votes = most.as_ref().map_or(0, |(votes, _)| *votes);
-        if votes >= self.rules.need {
-            Ok(most.map(|(_, holder)| holder))
-        } else if votes + (self.nodes.len() - answered) >= self.rules.need {
-            Err(self.no_majority(&node_replies, false))
-        } else {
-            Ok(None)
+        let (holder, votes) = self.elected(&reports);
+        if holder.is_none() && votes + silent >= self.rules.need {
+            return Err(self.no_majority(&node_replies, false));
         }
+        Ok(holder.into_iter().collect())
+    }
+
+    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
+        let node_replies = self.ask_all(&[target.inspect(View::Waiters)], Lane::Callers, deadline);
+        self.inspection(target, &node_replies)
     }
 
     fn force_release(

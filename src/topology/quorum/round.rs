@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::time::{Moment, drift_allowance};
+use crate::protocol::holder::ReportedHolder;
 use crate::protocol::reply::AcquireReply;
 use crate::protocol::reply::{Busy, Granted};
 use crate::protocol::request::AcquireRequest;
@@ -10,7 +11,7 @@ use crate::protocol::target::Target;
 use crate::topology::multi_node::scatter::NodeReply;
 use crate::topology::quorum::servers::{Quorum, first_replies, invalid_setting};
 use crate::topology::quorum::tally::Voters;
-use crate::topology::quorum::vote::{NodeHolder, Vote, free_after, most_votes, vote};
+use crate::topology::quorum::vote::{Vote, free_after, most_votes, vote};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
@@ -18,8 +19,6 @@ use crate::wire::transport::Lane;
 /// The first proposal, one above the token that refused it, and one more for a clock that was not
 /// known well.
 const ROUNDS: u32 = 3;
-/// How many tokens are reserved besides the one that is proposed (rule 19).
-const RESERVED: u64 = 31;
 /// The greatest token. Numbers of Lua are doubles, which are exact up to here (rule 20).
 const GREATEST: u64 = (1 << 53) - 1;
 /// How much of the caller's time is kept for the withdrawal of votes…
@@ -41,7 +40,7 @@ struct Round {
     /// The highest last token that they reported.
     floor: u64,
     /// The owners that have the votes of other servers.
-    holders: Vec<NodeHolder>,
+    holders: Vec<ReportedHolder>,
     /// How many servers sent no readable reply.
     unanswered: usize,
     node_replies: Vec<Option<NodeReply>>,
@@ -78,7 +77,7 @@ impl Quorum {
                     token: round.token,
                     ttl: request.ttl,
                     sent: round.sent,
-                    micros: round.token + RESERVED,
+                    micros: round.token + target.kind().reserved_tokens(),
                     received: round.passed,
                     waiters: 0,
                 }));
@@ -100,16 +99,18 @@ impl Quorum {
         let mut round = round?;
 
         // Enough servers take part, and some have other holders.
-        if !round.holders.is_empty() && round.counted + round.holders.len() >= need {
+        if let Some((holder, votes)) = most_votes(round.holders.iter())
+            && round.counted + round.holders.len() >= need
+        {
             // No holder can have a majority, even with all missing replies: several attempts split
             // the votes, and nobody has the lock. To wait for the end of a lease would be wrong,
             // because those attempts withdraw at once. So the caller pauses for about a round.
-            if most_votes(&round.holders) + round.unanswered < need {
+            if votes + round.unanswered < need {
                 return Ok(AcquireReply::Split(self.round_time.get()));
             }
-            let missing = need - round.counted;
+            let (holder, missing) = (holder.clone(), need - round.counted);
             let ttl = free_after(&mut round.holders, missing);
-            return Ok(AcquireReply::Busy(Busy { ttl, ahead: 0, hands_over: false }));
+            return Ok(AcquireReply::Busy(Busy { ttl, holder, ahead: 0, hands_over: false }));
         }
         // Enough servers are well, but other attempts were faster in each round. That is contention
         // and not an outage, although no reply names a holder with a majority.
@@ -158,7 +159,8 @@ impl Quorum {
         // the head of this folder shows that tokens grow only then.
         let above = deadlines.iter().flatten().copied().fold(floor, u64::max);
         let token = above.saturating_add(1);
-        let reserved = token.saturating_add(RESERVED);
+        // Rule 19.
+        let reserved = token.saturating_add(target.kind().reserved_tokens());
         // One server with a clock in the far future would otherwise raise the tokens of all servers
         // for good, up to numbers that Lua rounds.
         if reserved > GREATEST {

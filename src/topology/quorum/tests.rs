@@ -77,7 +77,8 @@ fn contended_attempts_leave_no_claims() {
     assert!(busy > ATTEMPTS / 2, "{busy}");
     let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.may_still_own(owner)).count();
     assert_eq!(quorum.claims.count(), owed(&quorum));
-    // A vote that could not be withdrawn at once is left to the worker, and its claim ends with that.
+    // A vote that could not be withdrawn at once is left to the worker, and its claim ends with
+    // that.
     while owed(&quorum) > 0 {
         let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
         let requests: Vec<LeaseRequest<'_>> =
@@ -87,8 +88,8 @@ fn contended_attempts_leave_no_claims() {
     assert_eq!(quorum.claims.count(), 0);
 }
 
-/// A key of another type keeps no vote, and it takes the place of one that may arrive yet only until the
-/// request for that is dead.
+/// A key of another type keeps no vote, and it takes the place of one that may arrive yet only
+/// until the request for that is dead.
 #[test]
 fn claim_behind_a_foreign_key_ends_with_its_deadline() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
@@ -159,7 +160,8 @@ fn outcome_is_unknown_where_any_server_ran_a_request() {
             let failure = judged(ask, [first, unreached(), unreached()], false).unwrap_err();
             assert!(failure.is_unknown(), "{shown}: {failure:?}");
         }
-        // A vote that is gone may be what the request did that two servers ran before they refused it.
+        // A vote that is gone may be what the request did that two servers ran before they refused
+        // it.
         let failure = judged(ask, [Ok(0), refused(), refused()], false).unwrap_err();
         assert!(failure.is_unknown(), "{failure:?}");
         let failure = judged(ask, [refused(), unreached(), unreached()], true).unwrap_err();

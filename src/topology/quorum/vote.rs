@@ -1,27 +1,19 @@
 //! The votes of single servers, and how they are counted.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use crate::protocol::holder::{ReportedHolder, known};
 use crate::protocol::reply::Ownership;
 use crate::protocol::reply::{numbers, unexpected};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 
-/// The owner that has a server's vote: the time that its lease has left (`None`: it has no end),
-/// and a hash of the owner's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeHolder {
-    pub(super) ttl: Option<Duration>,
-    pub(super) owner: u64,
-}
-
 /// One server's reply to a proposal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
     Accepted,
     /// Another owner has the lock.
-    Busy(NodeHolder),
+    Busy(ReportedHolder),
     /// The request arrived after its deadline.
     Late,
     /// The token is not above this one.
@@ -33,15 +25,13 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
     let odd = || unexpected(value);
     let number = |number: i64| u64::try_from(number).map_err(|_| odd());
     if let Value::Array(parts) = value
-        && let [Value::Int(0), Value::Int(ttl), Value::Int(now), Value::BulkString(owner)] =
+        && let [Value::Int(0), ttl, Value::Int(now), Value::BulkString(owner), last] =
             parts.as_slice()
     {
-        // Only whether two servers report the same owner matters. The values come from other
-        // processes, so that their length is not bounded here.
-        let mut hasher = DefaultHasher::new();
-        owner.hash(&mut hasher);
-        let ttl = u64::try_from(*ttl).ok().map(Duration::from_millis);
-        return Ok((Vote::Busy(NodeHolder { ttl, owner: hasher.finish() }), number(*now)?));
+        let (Some(ttl), Some(last_token)) = (known(ttl), known(last)) else { return Err(odd()) };
+        let (owner, ttl) = (owner.as_slice().into(), ttl.map(Duration::from_millis));
+        let micros = number(*now)?;
+        return Ok((Vote::Busy(ReportedHolder { owner, ttl, last_token, micros }), micros));
     }
     match *numbers(value)?.as_slice() {
         // The token proves that the reply belongs to this proposal. A connection that is out of
@@ -89,17 +79,19 @@ impl Tally {
 
 /// How long it takes until enough of the holders' leases have ended, if `missing` more servers are
 /// needed.
-pub(super) fn free_after(holders: &mut [NodeHolder], missing: usize) -> Option<Duration> {
+pub(super) fn free_after(holders: &mut [ReportedHolder], missing: usize) -> Option<Duration> {
     // The leases of the servers differ: each began when its server accepted, and one may never end.
     // The lock is free when the `missing`-th of them ends, not the first and not the last.
     holders.sort_unstable_by_key(|holder| holder.ttl.unwrap_or(Duration::MAX));
     holders.get(missing.checked_sub(1)?)?.ttl
 }
 
-/// How many votes the holder with the most votes has.
-pub(super) fn most_votes(holders: &[NodeHolder]) -> usize {
-    let votes = |of: &NodeHolder| holders.iter().filter(|other| other.owner == of.owner).count();
-    holders.iter().map(votes).max().unwrap_or(0)
+/// Who has most votes, and how many.
+pub(crate) fn most_votes<'a>(
+    holders: impl Iterator<Item = &'a ReportedHolder> + Clone,
+) -> Option<(&'a ReportedHolder, usize)> {
+    let votes = |of: &ReportedHolder| holders.clone().filter(|it| it.owner == of.owner).count();
+    holders.clone().map(|holder| (holder, votes(holder))).max_by_key(|(_, votes)| *votes)
 }
 
 #[cfg(test)]
@@ -110,25 +102,32 @@ mod tests {
         vote(&Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect()), 7)
     }
 
-    fn busy(ttl: i64, owner: &[u8]) -> Option<(NodeHolder, u64)> {
+    fn busy(ttl: i64, owner: &[u8]) -> Option<(ReportedHolder, u64)> {
         let parts = [Value::Int(0), Value::Int(ttl), Value::Int(99)];
-        let owner = Value::BulkString(owner.to_vec());
-        match vote(&Value::Array(parts.into_iter().chain([owner]).collect()), 7) {
+        let rest = [Value::BulkString(owner.to_vec()), Value::Int(40)];
+        match vote(&Value::Array(parts.into_iter().chain(rest).collect()), 7) {
             Ok((Vote::Busy(holder), now)) => Some((holder, now)),
             _ => None,
         }
     }
 
+    fn holder(owner: u8, ttl: Option<Duration>) -> ReportedHolder {
+        ReportedHolder { owner: [owner].into(), ttl, last_token: None, micros: 99 }
+    }
+
     #[test]
     fn votes_of_one_holder_are_counted_together() {
-        let holders = [1, 2, 1, 3, 1].map(|owner| NodeHolder { ttl: None, owner });
-        assert_eq!((most_votes(&holders), most_votes(&holders[..2]), most_votes(&[])), (3, 1, 0));
+        let holders = [1, 2, 1, 3, 1].map(|owner| holder(owner, None));
+        let most = |count: usize| most_votes(holders[..count].iter());
+        assert_eq!(most(5), Some((&holders[0], 3)));
+        assert_eq!((most(2).map(|(_, votes)| votes), most(0)), (Some(1), None));
     }
 
     #[test]
     fn votes_are_parsed_or_rejected() {
         assert_eq!(read(&[1, 7, 99]).unwrap(), (Vote::Accepted, 99));
-        assert_eq!(busy(30, b"a").unwrap().0.ttl, Some(Duration::from_millis(30)));
+        let told = busy(30, b"a").unwrap().0;
+        assert_eq!((told.ttl, told.last_token), (Some(Duration::from_millis(30)), Some(40)));
         assert_eq!(busy(-1, b"a").unwrap(), busy(-1, b"a").unwrap());
         assert_ne!(busy(-1, b"a").unwrap().0.owner, busy(-1, b"b").unwrap().0.owner);
         assert_eq!(read(&[2, 99]).unwrap(), (Vote::Late, 99));
@@ -154,7 +153,7 @@ mod tests {
     #[test]
     fn waiter_waits_until_enough_leases_end_for_a_majority() {
         let ttl = |millis| Some(Duration::from_millis(millis));
-        let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| NodeHolder { ttl, owner: 1 });
+        let mut holders = [ttl(30), None, ttl(10), ttl(20)].map(|ttl| holder(1, ttl));
         assert_eq!(free_after(&mut holders, 2), ttl(20));
         assert_eq!(free_after(&mut holders, 4), None);
         assert_eq!(free_after(&mut holders, 0), None);

@@ -1,12 +1,16 @@
 //! The kinds of lock that one server has at a time, for tests of what all of them do.
 
+use std::time::Duration;
+
 use leasehold::{Guard, Holder, LockClient, LockOptions, Mutex, ReentrantLock, Result};
 
 /// What the handles of all kinds can.
 pub(crate) trait Lock: Send + Sync {
     fn lock(&self) -> Result<Guard>;
     fn try_lock(&self) -> Result<Option<Guard>>;
+    fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>>;
     fn holder(&self) -> Result<Option<Holder>>;
+    fn last_blocker(&self) -> Option<Holder>;
     fn force_release(&self) -> Result<bool>;
 }
 
@@ -44,8 +48,16 @@ macro_rules! kinds {
                     $lock::try_lock(self)
                 }
 
+                fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
+                    $lock::try_lock_for(self, wait)
+                }
+
                 fn holder(&self) -> Result<Option<Holder>> {
                     $lock::holder(self)
+                }
+
+                fn last_blocker(&self) -> Option<Holder> {
+                    $lock::last_blocker(self)
                 }
 
                 fn force_release(&self) -> Result<bool> {

@@ -23,11 +23,16 @@ impl log::Log for Collect {
 
 /// How many warnings with all of these parts came since the first call of this.
 pub(crate) fn warnings(parts: &[&str]) -> usize {
+    texts(parts).len()
+}
+
+/// The warnings with all of these parts that came since the first call of this.
+pub(crate) fn texts(parts: &[&str]) -> Vec<String> {
     static BEGIN: Once = Once::new();
     BEGIN.call_once(|| {
         log::set_logger(&Collect).expect("no other logger");
         log::set_max_level(log::LevelFilter::Warn);
     });
     let warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    warnings.iter().filter(|text| parts.iter().all(|part| text.contains(part))).count()
+    warnings.iter().filter(|text| parts.iter().all(|part| text.contains(part))).cloned().collect()
 }

@@ -1,4 +1,5 @@
-//! The drawings of `docs/how-it-works` are what `src/bin/drawing` makes of what clients and a server do.
+//! The drawings of `docs/how-it-works` are what `src/bin/drawing` makes of what clients and a
+//! server do.
 
 #[path = "../src/bin/drawing/make/mod.rs"]
 mod make;

@@ -13,7 +13,8 @@ const VARIABLE: &str = "LEASEHOLD_SERVER_BIN";
 /// The first major version, of either program, that the library works with.
 const OLDEST: u32 = 7;
 
-/// Finds the program: the variable if set, else one on `PATH` that is not too old, else the pinned wheel.
+/// Finds the program: the variable if set, else one on `PATH` that is not too old, else the pinned
+/// wheel.
 pub(crate) fn find() -> io::Result<PathBuf> {
     if let Some(wanted) = std::env::var_os(VARIABLE).filter(|wanted| !wanted.is_empty()) {
         if wanted == OsStr::new("wheel") {
@@ -42,7 +43,8 @@ pub(crate) fn find() -> io::Result<PathBuf> {
     })
 }
 
-/// Finds a program of at least this version: the usual one if it is new enough, else the pinned wheel.
+/// Finds a program of at least this version: the usual one if it is new enough, else the pinned
+/// wheel.
 pub(crate) fn find_since(oldest: (u32, u32)) -> io::Result<PathBuf> {
     let usual = find()?;
     if version_of(&usual).is_some_and(|version| version >= oldest) {

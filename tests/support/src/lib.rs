@@ -1,6 +1,6 @@
 //! What leasehold's own tests, examples and benches share: private Redis or Valkey servers and
-//! clusters of them, child processes that play a role, a TCP proxy with scripted faults and a journal,
-//! injectors for faults of all kinds, and a little statistics.
+//! clusters of them, child processes that play a role, a TCP proxy with scripted faults and a
+//! journal, injectors for faults of all kinds, and a little statistics.
 //!
 //! Nothing here is published, and Unix only.
 

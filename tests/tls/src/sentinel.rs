@@ -37,22 +37,28 @@ pub fn sentinel_at(socket: &Path, master: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Replies until the client hangs up.
+/// Replies to each command until the client hangs up.
 fn tell(mut stream: impl Read + Write, master: SocketAddr) {
-    let mut command = [0; 4096];
-    while let Ok(length @ 1..) = stream.read(&mut command) {
-        let is_asked = command[..length].windows(8).any(|window| window == b"SENTINEL");
-        let mut reply = "-ERR unknown command\r\n".to_owned();
-        if is_asked {
-            let (ip, port) = (master.ip().to_string(), master.port().to_string());
-            let fields = ["ip", &ip, "port", &port, "flags", "master", "config-epoch", "1"];
-            reply = format!("*{}\r\n", fields.len());
-            for field in fields {
-                reply += &format!("${}\r\n{field}\r\n", field.len());
-            }
-        }
+    let mut commands = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut commands) {
+        // Several commands may come in one write. Each is an array, and no argument has a star.
+        let commands = commands[..length].split(|byte| *byte == b'*').skip(1);
+        let reply: String = commands.map(|command| reply(command, master)).collect();
         if stream.write_all(reply.as_bytes()).is_err() {
             return;
         }
     }
+}
+
+fn reply(command: &[u8], master: SocketAddr) -> String {
+    if !command.windows(8).any(|window| window == b"SENTINEL") {
+        return "-ERR unknown command\r\n".to_owned();
+    }
+    let (ip, port) = (master.ip().to_string(), master.port().to_string());
+    let fields = ["ip", &ip, "port", &port, "flags", "master", "config-epoch", "1"];
+    let mut reply = format!("*{}\r\n", fields.len());
+    for field in fields {
+        reply += &format!("${}\r\n{field}\r\n", field.len());
+    }
+    reply
 }

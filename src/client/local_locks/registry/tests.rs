@@ -237,6 +237,30 @@ fn ending_thread_releases_its_holds_and_takes_no_other() {
 }
 
 #[test]
+fn inspection_shows_the_holder_and_each_waiter_in_order() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(HOUR)).unwrap());
+    clock.pass(SECOND);
+    thread::scope(|scope| {
+        for waiting in 1..=2 {
+            scope.spawn(|| assert!(!locks.try_lock("x", SECOND * 10, Lease::default()).unwrap()));
+            until(|| locks.0.waiting("x") == waiting);
+            clock.pass(SECOND);
+        }
+        let seen = locks.inspect("x").unwrap();
+        assert_eq!(seen.holders()[0].token(), locks.fencing_token("x"));
+        assert_eq!(seen.holders()[0].since(), Some(SECOND * 3));
+        assert_eq!(seen.holders()[0].ttl(), Some(HOUR - SECOND * 3));
+        let waiters: Vec<_> = seen.waiters().iter().map(|it| (it.place(), it.since())).collect();
+        assert_eq!(waiters, [(1, Some(SECOND * 2)), (2, Some(SECOND))]);
+        clock.pass(SECOND * 20);
+    });
+    // Its lease is over, and nobody has taken the lock since.
+    clock.pass(HOUR);
+    assert_eq!(locks.inspect("x").unwrap().to_string(), "free\nnobody waits");
+}
+
+#[test]
 fn closed_locks_are_held_until_the_grace_is_over() {
     let (locks, clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::default()).unwrap());

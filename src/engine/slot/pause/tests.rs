@@ -48,7 +48,7 @@ impl Bench {
             Engine::new(
                 Arc::new(ScriptProtocol::new(memory)),
                 Arc::clone(&clock) as Arc<dyn Clock>,
-                Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND },
+                Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None },
                 Callbacks::default(),
             )
         });

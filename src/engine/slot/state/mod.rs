@@ -48,6 +48,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::{Acquirer, ReceivedGrant};
@@ -120,11 +121,12 @@ impl SlotState {
 
         match &mut self.acquirer {
             None if once && self.holders.iter().any(SlotHolder::is_held) => {
-                return EnterOutcome::Now(Admission::Busy);
+                return EnterOutcome::Now(Admission::Busy(self.blocker()));
             }
             Some(acquirer) if once && acquirer.held_elsewhere => {
                 if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
-                    return EnterOutcome::Now(Admission::Busy);
+                    let blocker = acquirer.blocker.clone();
+                    return EnterOutcome::Now(Admission::Busy(blocker));
                 }
                 // The holder may have released the lock since. A single attempt promises a fresh look, so
                 // the acquirer asks at once, and the reply serves both threads.
@@ -165,6 +167,7 @@ impl SlotState {
         let held = HoldState::Held(Arc::downgrade(&next));
         // It has what may be the last references to the old lease and to the slot.
         step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
+        self.holders[index].blocker = Blocker::local(&next, step.now);
         self.schedule_check(&next, step);
         Some(EnterOutcome::Now(Admission::Held(next)))
     }
@@ -189,7 +192,22 @@ impl SlotState {
         now: Moment,
     ) -> Admission {
         self.queue.retain(|other| !Arc::ptr_eq(other, waiter));
-        self.silence(since, now).map_or(Admission::Busy, Admission::NoReply)
+        match self.silence(since, now) {
+            Some(silence) => Admission::NoReply(silence),
+            None => Admission::Busy(self.blocker()),
+        }
+    }
+
+    /// Who is in the way of those that wait here, as far as is known.
+    pub(super) fn blocker(&self) -> Option<Blocker> {
+        let here = self.holders.last().map(|holder| &holder.blocker);
+        here.or_else(|| self.acquirer.as_ref()?.blocker.as_ref()).cloned()
+    }
+
+    /// Where a thread stands among those that wait here, the acquirer included.
+    pub(super) fn place(&self, waiter: &Arc<Waiter>) -> Option<usize> {
+        let before = self.queue.iter().position(|other| Arc::ptr_eq(other, waiter))?;
+        Some(before + usize::from(self.acquirer.is_some()) + 1)
     }
 
     /// How long Redis has been silent for a thread that has waited since `since`; `None` if no longer
@@ -221,9 +239,10 @@ impl SlotState {
     }
 
     /// Redis has replied to the acquirer that another process has the lock.
-    pub(super) fn held_elsewhere(&mut self, step: &mut Step) {
+    pub(super) fn held_elsewhere(&mut self, blocker: Option<Blocker>, step: &mut Step) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.held_elsewhere = true;
+            acquirer.blocker = blocker;
             acquirer.asked_at = None;
         }
         self.last_held_at = step.now;
@@ -233,10 +252,14 @@ impl SlotState {
     }
 
     fn fail_try_lockers(&mut self, step: &mut Step) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let blocker = self.blocker();
         self.queue.retain(|waiter| {
             let once = waiter.request.wait_limit == WaitLimit::TryOnce;
             if once {
-                step.admit(waiter, Admission::Busy);
+                step.admit(waiter, Admission::Busy(blocker.clone()));
             }
             !once
         });
@@ -277,6 +300,7 @@ impl SlotState {
         self.holders.push(SlotHolder {
             number: acquirer.number,
             hold: HoldState::Held(Arc::downgrade(lease)),
+            blocker: Blocker::local(lease, step.now),
             demand: acquirer.demand,
             granted_at: step.now,
             passed: 0,

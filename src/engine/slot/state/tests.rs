@@ -81,7 +81,7 @@ impl Bench {
                 self.acquires = true;
             }
             Admission::Held(lease) => self.held.push(lease),
-            Admission::Busy | Admission::NoReply(_) | Admission::Cancelled => {}
+            Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
 
@@ -104,7 +104,7 @@ impl Bench {
             Admission::Acquire { .. } => "acquire",
             Admission::TakeOver(_) => "take over",
             Admission::Held(_) => "held",
-            Admission::Busy => "busy",
+            Admission::Busy(_) => "busy",
             Admission::NoReply(_) => "unanswered",
             Admission::Cancelled => "cancelled",
         };
@@ -315,7 +315,7 @@ fn random_events_keep_the_invariants() {
                 3 if bench.acquires => bench.grant(),
                 4 if bench.acquires => bench.stop(),
                 5 if bench.acquires => {
-                    bench.transition(|state, step| state.held_elsewhere(step));
+                    bench.transition(|state, step| state.held_elsewhere(None, step));
                 }
                 6 if !bench.held.is_empty() => _ = bench.unlock(),
                 7 if !bench.releasing.is_empty() => {
@@ -412,7 +412,7 @@ fn transitions_match_the_list() {
                     "the thread gives up"
                 }
                 5 if bench.acquires => {
-                    bench.transition(|state, step| state.held_elsewhere(step));
+                    bench.transition(|state, step| state.held_elsewhere(None, step));
                     "Redis names a holder"
                 }
                 6 if !bench.held.is_empty() => {

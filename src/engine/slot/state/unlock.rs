@@ -51,7 +51,7 @@ impl SlotState {
             next.and_then(|next| lease.successor(&next.request.options, step.now))
             && let Some(next) = self.queue.pop_front()
         {
-            self.holders[index].pass_on(&successor);
+            self.holders[index].pass_on(&successor, step.now);
             self.schedule_check(&successor, step);
             step.admit(&next, Admission::Held(successor));
             return Unlocked::ToThread;

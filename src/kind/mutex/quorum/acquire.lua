@@ -5,7 +5,8 @@
 --       4 time to live of the fence, ms
 --       5 the token it proposes, above the deadline   6 the last token that it reserves with it
 -- Returns {1, the token, server time in µs}                              accepted
---         {0, time to live of the holder in ms (-1: none), server time, the holder}
+--         {0, time to live of the holder in ms (-1: none), server time, the holder (512 bytes of it at
+--             most), the last token (-1: none)}
 --         {2, server time}                                               too late
 --         {4, the last token, server time}                               the token is too low
 --
@@ -18,10 +19,10 @@ if now > tonumber(ARGV[3]) then
   return {2, now}
 end
 local owner = redis.call('GET', KEYS[1])
-if owner and owner ~= ARGV[1] then
-  return {0, redis.call('PTTL', KEYS[1]), now, owner}
-end
 local last = tonumber(redis.pcall('GET', KEYS[2]))
+if owner and owner ~= ARGV[1] then
+  return {0, redis.call('PTTL', KEYS[1]), now, string.sub(owner, 1, 512), last or -1}
+end
 if last and last >= tonumber(ARGV[5]) then
   return {4, last, now}
 end

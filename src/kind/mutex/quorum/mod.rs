@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::base::id::{Holder, Identity};
+use crate::base::id::Identity;
+use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::lock_kind::{LockKind, Scripts};
@@ -17,6 +18,7 @@ static SCRIPTS: Scripts = Scripts {
     renew: script!("mutex/owner.lua", "renew.lua"),
     touch: script!("mutex/owner.lua", "touch.lua"),
     force: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "force.lua"),
+    inspect: script!("mutex/inspect.lua"),
     request: None,
 };
 
@@ -45,11 +47,19 @@ impl LockKind for QuorumKind {
         &SCRIPTS
     }
 
-    fn inspect(&self, key: &[u8]) -> Call {
-        MutexKind.inspect(key)
+    fn look(&self, key: &[u8]) -> Call {
+        MutexKind.look(key)
     }
 
-    fn read_holder(&self, value: Value) -> Result<Option<Holder>, Failure> {
-        MutexKind.read_holder(value)
+    fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
+        MutexKind.owners(value)
+    }
+
+    fn origin(&self, owner: &[u8], identity: &Identity) -> Option<Origin> {
+        MutexKind.origin(owner, identity)
+    }
+
+    fn reserved_tokens(&self) -> u64 {
+        31
     }
 }

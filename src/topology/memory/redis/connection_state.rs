@@ -43,6 +43,7 @@ impl ConnectionState {
             (b"UNWATCH", [_]) => Ok(self.end()),
             // At once: the wait itself is the client's side of the simulation (`call_slow`).
             (b"WAIT", [_, _, _]) => Ok(Value::Int(0)),
+            (b"CLIENT", [_, verb, name]) if verb.eq_ignore_ascii_case(b"SETNAME") => set_name(name),
             (b"WAITAOF", [_, local, _, _]) => wait_for_disk(local),
             _ => call::call(run, words),
         }
@@ -106,6 +107,15 @@ impl ConnectionState {
             |words: Vec<Vec<u8>>| call::call(run, &words).unwrap_or_else(ErrorReply::into_value);
         Ok(Value::Array(queue.into_iter().map(run).collect()))
     }
+}
+
+/// Nobody looks at the connections of this server.
+fn set_name(name: &[u8]) -> CommandResult {
+    if name.iter().all(|byte| matches!(byte, b'!'..=b'~')) {
+        return Ok(Value::Okay);
+    }
+    let text = "ERR Client names cannot contain spaces, newlines or special characters.";
+    Err(ErrorReply::new(text))
 }
 
 /// Replies as a server without an append-only file and without replicas.

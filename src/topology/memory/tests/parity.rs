@@ -1,5 +1,6 @@
-//! The server in memory is like a real one: both are given the same words, in random order, and must return
-//! the same and leave the same keys. An error may differ in its text, but not in its code.
+//! The server in memory is like a real one: both are given the same words, in random order, and
+//! must return the same and leave the same keys. An error may differ in its text, but not in its
+//! code.
 //!
 //! Each keeps its own time, so that times to live are long here, or over at once.
 
@@ -212,7 +213,8 @@ impl Pair {
     }
 }
 
-/// The words of commands, and their options. After `…` stands what may be repeated, or the word before it.
+/// The words of commands, and their options. After `…` stands what may be repeated, or the word
+/// before it.
 const PATTERNS: &[(&str, &[&str])] = &[
     ("GET key", &[]),
     ("SET key value", &["NX", "XX", "GET", "KEEPTTL", "PX long", "EX long", "PXAT at", "EXAT at"]),
@@ -267,6 +269,7 @@ const PATTERNS: &[(&str, &[&str])] = &[
     ("ZREMRANGEBYSCORE key bound bound", &[]),
     ("ZPOPMIN key", &["number"]),
     ("ZSCORE key field", &[]),
+    ("ZMSCORE key field …", &[]),
     ("ZCARD key", &[]),
     ("ZCOUNT key bound bound", &[]),
     ("ZRANGE key number number", &["REV", "WITHSCORES", "LIMIT number number"]),
@@ -280,7 +283,8 @@ const PATTERNS: &[(&str, &[&str])] = &[
     ("LRANGE key number number", &[]),
 ];
 
-/// Runs the commands that its arguments are, each after the number of its words, and returns all replies.
+/// Runs the commands that its arguments are, each after the number of its words, and returns all
+/// replies.
 const ALL: &str = "local replies, at = {}, 1
     while at <= #ARGV do
       local count = tonumber(ARGV[at])
@@ -337,6 +341,10 @@ fn sessions_match_real_connections() {
                 5 | 6 if !is_other => words(&["EXEC"]),
                 7 if !is_other => words(&[if is_within { "DISCARD" } else { "UNWATCH" }]),
                 8 if !is_other && !is_within => words(&["DISCARD"]),
+                9 if !is_other && !is_within => {
+                    let name = pair.choose(&["leasehold:a", "a b", "a\n", "", "~"]);
+                    vec![b"CLIENT".to_vec(), b"setname".to_vec(), name]
+                }
                 _ => pair.command(),
             };
             let real = ask(if is_other { &mut other } else { &mut pair.real }, &command);

@@ -6,7 +6,9 @@ use crate::encoding::{self, BEATS, FENCE, LOCK, QUEUE, channel, integer};
 use crate::protocol::{Attempt, Time, Token};
 use crate::redis::{Store, call};
 use crate::scenario::Setting;
-use crate::unit::{micros_at, moment_of_micros, moment_of_millis, token_of_micros};
+use crate::unit::{
+    micros_at, moment_of_micros, moment_of_millis, place_of_micros, token_of_micros,
+};
 
 /// A sorted set with a time to live: members and their scores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +99,7 @@ impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<'_, A> {
         Content {
             lock: owner.map(|owner| Lock { owner, until: self.until(LOCK) }),
             fence: token.map(|token| Fence { token, until: self.ends(FENCE) }),
-            queue: self.sorted(QUEUE, |place| Time::try_from(place).expect("a place")),
+            queue: self.sorted(QUEUE, |place| place_of_micros(place, setting)),
             beats: self.sorted(BEATS, |death| moment_of_micros(death, setting)),
             heard: 0,
             counted: bits((0..clients).filter(|client| self.counts(*client))),

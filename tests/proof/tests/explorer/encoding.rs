@@ -1,6 +1,6 @@
 //! Requests as commands of Redis, and the meaning of its replies and messages.
 
-use ::redis::{Value, from_redis_value};
+use ::redis::Value;
 
 use crate::protocol::{
     Acquire, Answer, Attempt, Grant, Mode, Ownership, Reply, Request, Time, Wake,
@@ -80,7 +80,9 @@ pub(crate) fn reply(
 ) -> Reply {
     let numbers: Vec<i64> = match value {
         Value::Int(number) => vec![number],
-        other => from_redis_value(other).expect("numbers"),
+        // The holder stands behind them.
+        Value::Array(parts) => parts.iter().map_while(integer_of).collect(),
+        other => panic!("{other:?}"),
     };
     let granted = |token, left| {
         let token = token_of_micros(token, setting);
@@ -99,6 +101,11 @@ pub(crate) fn reply(
         (_, [-1]) => Reply::Ownership(Ownership::Taken),
         (_, numbers) => panic!("{request:?} is no request with the reply {numbers:?}"),
     }
+}
+
+fn integer_of(part: &Value) -> Option<i64> {
+    let Value::Int(number) = part else { return None };
+    Some(*number)
 }
 
 /// The meaning of a message that is more than a hint.

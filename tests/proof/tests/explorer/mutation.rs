@@ -157,18 +157,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "  return '' .. number",
     ),
     // Rule 12, for a user without permission for `PUBSUB`.
-    (
-        "unasked-listener-taken-for-deaf",
-        "kind/mutex/queue.lua",
-        "channel)[2] ~= 0",
-        "channel)[2] == 1",
-    ),
-    (
-        "refusal-ends-the-script",
-        "kind/mutex/queue.lua",
-        "redis.pcall('PUBSUB'",
-        "redis.call('PUBSUB'",
-    ),
+    ("unasked-listener-taken-for-deaf", "kind/line.lua", "channel)[2] ~= 0", "channel)[2] == 1"),
+    ("refusal-ends-the-script", "kind/line.lua", "redis.pcall('PUBSUB'", "redis.call('PUBSUB'"),
     // The grant is not published.
     (
         "silent-grant-to-the-last",
@@ -178,7 +168,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "silent-grant-to-the-last",
-        "kind/mutex/queue.lua",
+        "kind/line.lua",
         "redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place",
         "redis.pcall('ZRANGE', KEYS[3], '-1', '-1', 'WITHSCORES')",
     ),

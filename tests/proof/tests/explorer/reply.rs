@@ -44,6 +44,10 @@ fn is_close_text(one: &[u8], other: &[u8]) -> bool {
 }
 
 fn are_close(one: i64, other: i64) -> bool {
+    if one < 0 && other < 0 {
+        // The places of those who were passed over.
+        return are_close(one.saturating_neg(), other.saturating_neg());
+    }
     let apart = if one.min(other) >= MOMENTS { 1_000 * APART } else { APART };
     one == other || one.min(other) > APART && one.abs_diff(other) < apart.unsigned_abs()
 }

@@ -23,12 +23,14 @@ macro_rules! parts {
 const ACQUIRE: &[Part] = parts!(
     "kind/mutex/acquire.lua",
     "kind/token.lua",
+    "kind/line.lua",
     "kind/mutex/queue.lua",
     "kind/mutex/wait.lua"
 );
 const RELEASE: &[Part] = parts!(
     "kind/mutex/release.lua",
     "kind/token.lua",
+    "kind/line.lua",
     "kind/mutex/queue.lua",
     "kind/mutex/pass.lua"
 );
@@ -51,7 +53,7 @@ struct Script(RefCell<Vec<Vec<u8>>>);
 
 /// A command that no server knows. A script sees its refusal like that of a missing permission.
 const REFUSED: Patch<'_> =
-    ("who listens is not told", "kind/mutex/queue.lua", "'PUBSUB', 'NUMSUB'", "'NUMSUB-REFUSED'");
+    ("who listens is not told", "kind/line.lua", "'PUBSUB', 'NUMSUB'", "'NUMSUB-REFUSED'");
 
 impl Scripts {
     pub(crate) fn new(setting: &Setting) -> Scripts {
@@ -62,6 +64,10 @@ impl Scripts {
         // A patch of the original text also applies to a text with a bug.
         let above = format!("tonumber(last) + {})", step(setting));
         patches.push(("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str()));
+        let behind = format!("-first) + {}", step(setting));
+        patches.push(("scale", "kind/mutex/wait.lua", "-first) + 1", behind.as_str()));
+        // Two servers do not have the same microsecond.
+        patches.push(("chance", "kind/mutex/wait.lua", "place % 8 == 1", "false"));
         if setting.listeners == Listeners::Refused {
             patches.push(REFUSED);
         }

@@ -1,12 +1,14 @@
 //! Ticks and the tokens of the explorer, as milliseconds and microseconds of the server.
 //!
-//! A tick is a second, a usual heartbeat, so that the minute in `queue.lua` is sixty ticks. Tokens are
-//! microseconds, and a tick has more of them than any search could use up. For tokens that run ahead of the
-//! clock, two neighbours are further apart here: `tokens_per_tick` of them last a tick.
+//! A tick is a second, a usual heartbeat, so that the minute in `line.lua` is sixty ticks. Tokens
+//! are microseconds, and a tick has more of them than any search could use up. For tokens that run
+//! ahead of the clock, two neighbours are further apart here: `tokens_per_tick` of them last a
+//! tick.
 //!
-//! The server's clock is as far on as a real one (`Setting::epoch`), since a script writes great numbers in
-//! another way than small ones. It is read at whole ticks only, and all spans are whole ticks. What a script
-//! makes of them must be so too: anything else is an error in the script, and is not rounded away.
+//! The server's clock is as far on as a real one (`Setting::epoch`), since a script writes great
+//! numbers in another way than small ones. It is read at whole ticks only, and all spans are whole
+//! ticks. What a script makes of them must be so too: anything else is an error in the script, and
+//! is not rounded away.
 
 use crate::protocol::{Time, Token};
 use crate::scenario::Setting;
@@ -65,4 +67,10 @@ pub(crate) fn token_of_micros(micros: i64, setting: &Setting) -> Token {
     let above = micros - setting.epoch;
     assert!(above % step(setting) == 0, "{micros} µs are no token");
     above / step(setting)
+}
+
+/// The place of a waiter, which counts from one; below zero that of one who was passed over.
+pub(crate) fn place_of_micros(place: i64, setting: &Setting) -> Time {
+    let ordinal = token_of_micros(place.abs(), setting) + 1;
+    Time::try_from(ordinal * place.signum()).expect("not so many places")
 }

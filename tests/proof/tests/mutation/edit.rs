@@ -1,8 +1,9 @@
 //! The bugs planted in Rust: edits of the library's source, in `edit/*.diff`.
 //!
-//! An edit begins with `@@` and the path of a file. Its lines are those of a diff: with `-` or a blank before
-//! them they stand in the file, once and next to each other, and those with `+` or a blank take their place.
-//! A bug is at work where `mutated!("its-name")` is true. It may have several edits, and an edit several bugs.
+//! An edit begins with `@@` and the path of a file. Its lines are those of a diff: with `-` or a
+//! blank before them they stand in the file, once and next to each other, and those with `+` or a
+//! blank take their place. A bug is at work where `mutated!("its-name")` is true. It may have
+//! several edits, and an edit several bugs.
 
 use std::path::{Path, PathBuf};
 use std::{fs, iter};

@@ -207,6 +207,7 @@ fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let (function, kind) = (format!("fn {name}("), format!("{name} \""));
     lines.iter().enumerate().any(|(number, line)| {
+        let line = line.strip_prefix("pub(crate) ").unwrap_or(line);
         let mut attributes = lines[..number].iter().rev().take_while(|line| line.starts_with('#'));
         line.starts_with(&kind)
             || line.starts_with(&function) && attributes.any(|attribute| *attribute == "#[test]")

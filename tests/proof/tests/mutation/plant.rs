@@ -1,5 +1,5 @@
-//! The part of the planted bugs that runs inside the library: a bug is at work if the environment variable
-//! `LEASEHOLD_MUTATION` names it.
+//! The part of the planted bugs that runs inside the library: a bug is at work if the environment
+//! variable `LEASEHOLD_MUTATION` names it.
 //!
 //! A module of the library's `base` in the copy that the gate builds, and of no other build.
 

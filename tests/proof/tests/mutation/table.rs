@@ -882,4 +882,237 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 12",
         "it::cluster::waiter_asks_again_after_resubscription_at_its_master",
     ),
+    bug(
+        "foreign-holder-has-a-token",
+        "inspection",
+        "it::inspect::plain_key_shows_its_value_and_its_ttl_alone",
+    ),
+    bug(
+        "future-token-tells-a-time",
+        "inspection",
+        "it::inspect::token_ahead_of_the_clock_tells_no_time",
+    ),
+    bug(
+        "any-version-is-ours",
+        "inspection",
+        "it::inspect::value_of_another_version_or_shape_is_a_foreign_holder",
+    ),
+    bug(
+        "place-that-tells-no-time",
+        "inspection",
+        "it::inspect::mutex_shows_its_holder_and_three_waiters_in_order",
+    ),
+    bug(
+        "passed-over-waiter-is-shown",
+        "inspection",
+        "it::inspect::waiter_that_is_passed_over_has_no_place",
+    ),
+    bug("denied-queue-is-empty", "inspection", "it::acl::inspection_needs_what_is_added"),
+    bug(
+        "slow-wait-logged-again",
+        "slow waits",
+        "it::blocker::slow_wait_is_logged_whatever_it_waits_by",
+    ),
+    bug(
+        "blocker-of-an-earlier-call",
+        "blockers",
+        "it::blocker::refused_call_tells_who_was_in_the_way_in_another_process",
+    ),
+    bug(
+        "name-as-it-is",
+        "connection names",
+        "it::connection_name::every_connection_of_a_client_has_its_name",
+    ),
+    bug(
+        "name-is-the-next-reply",
+        "connection names",
+        "it::connection_name::refused_name_leaves_the_connection_usable",
+    ),
+    // The weighted lock.
+    bug(
+        "weighted-newcomer-takes-what-fits",
+        "rule 27",
+        "weighted::line::small_request_does_not_overtake_a_large_one",
+    ),
+    bug(
+        "weighted-small-ones-pass-a-large-one",
+        "rule 27",
+        "weighted::line::small_request_does_not_overtake_a_large_one",
+    ),
+    bug(
+        "weighted-renewal-makes-a-holder",
+        "rule 25",
+        "weighted::hold::renewal_neither_makes_nor_revives_a_holder",
+    ),
+    bug(
+        "weighted-renewal-revives-a-hold",
+        "rule 30",
+        "weighted::hold::renewal_neither_makes_nor_revives_a_holder",
+    ),
+    bug(
+        "weighted-release-subtracts-twice",
+        "rule 23",
+        "weighted::hold::weight_of_an_ended_lease_comes_back_once",
+    ),
+    bug(
+        "weighted-beat-serves-nobody",
+        "rule 24",
+        "weighted::line::beat_takes_what_an_ended_lease_gives_back",
+    ),
+    bug(
+        "weighted-weights-come-back-all-at-once",
+        "rule 24",
+        "weighted::hold::ended_lease_among_living_ones_gives_its_weight",
+    ),
+    bug(
+        "weighted-release-grants-one",
+        "rule 27",
+        "weighted::line::release_grants_all_who_fit_side_by_side",
+    ),
+    bug(
+        "weighted-slot-is-the-number-in-use",
+        "rule 29",
+        "weighted::slot::lowest_free_slots_are_given",
+    ),
+    bug(
+        "weighted-repeat-has-other-slots",
+        "rule 29",
+        "weighted::hold::repeated_request_has_the_same_slots_and_its_weight_once",
+    ),
+    bug(
+        "weighted-grant-withdrawn-by-its-count",
+        "rule 28",
+        "weighted::line::grant_in_a_cluster_stays_whoever_is_counted",
+    ),
+    bug(
+        "weighted-upgrade-lines-up",
+        "rule 37",
+        "weighted::change::upgrade_waits_for_the_readers_before_everybody",
+    ),
+    bug(
+        "weighted-others-pass-an-upgrade",
+        "rule 37",
+        "weighted::change::upgrade_waits_for_the_readers_before_everybody",
+    ),
+    bug(
+        "weighted-plain-reader-upgrades",
+        "rule 37",
+        "weighted::change::plain_reader_does_not_upgrade",
+    ),
+    bug(
+        "weighted-upgrade-keeps-the-token",
+        "rule 32",
+        "weighted::change::upgrade_without_readers_is_immediate_and_has_a_new_token",
+    ),
+    bug(
+        "weighted-upgrade-outlives-its-holder",
+        "rule 37",
+        "weighted::change::dead_upgrade_is_forgotten_with_its_holder",
+    ),
+    bug(
+        "weighted-downgrade-without-number",
+        "rule 35",
+        "weighted::change::doubled_downgrade_does_not_lower_a_later_writer",
+    ),
+    bug(
+        "weighted-late-upgrade-after-its-cancel",
+        "rule 35",
+        "weighted::change::late_upgrade_after_its_cancel_does_nothing",
+    ),
+    bug(
+        "weighted-downgrade-lets-nobody-in",
+        "rule 24",
+        "weighted::change::downgrade_lets_the_readers_at_the_head_in",
+    ),
+    bug(
+        "weighted-waiter-above-the-limit-stays",
+        "rule 33",
+        "weighted::limit::waiter_above_the_limit_is_told_and_taken_out",
+    ),
+    bug(
+        "weighted-compared-with-the-limit-in-force",
+        "rule 33",
+        "weighted::limit::requests_are_compared_with_what_was_declared",
+    ),
+    bug(
+        "weighted-each-request-brings-its-limit",
+        "rule 33",
+        "weighted::limit::another_declared_limit_is_refused_while_in_use",
+    ),
+    bug(
+        "weighted-resize-cuts-the-sum",
+        "rule 33",
+        "weighted::limit::holder_above_a_smaller_limit_is_granted_again",
+    ),
+    bug(
+        "weighted-over-the-limit-not-told",
+        "rule 34",
+        "weighted::limit::smaller_limit_grants_nobody_until_it_fits",
+    ),
+    bug(
+        "weighted-full-lease-on-a-repeated-grant",
+        "rule 3",
+        "weighted::hold::repeated_request_makes_the_lease_whole",
+    ),
+    bug("weighted-window-of-the-giver", "rule 7", "weighted::line::window_is_the_waiters_own"),
+    bug(
+        "weighted-lock-ends-with-the-last-lease",
+        "rule 26",
+        "weighted::hold::shorter_lease_shortens_no_key_of_a_longer_one",
+    ),
+    bug(
+        "weighted-fence-ends-with-the-last-lease",
+        "rule 26",
+        "weighted::hold::shorter_lease_shortens_no_key_of_a_longer_one",
+    ),
+    bug(
+        "weighted-silent-waiter-not-passed-over",
+        "rule 40",
+        "weighted::line::dead_waiter_is_passed_over_and_keeps_its_place",
+    ),
+    bug(
+        "weighted-no-request-deadline",
+        "rule 2",
+        "weighted::hold::request_past_its_deadline_does_nothing",
+    ),
+    bug(
+        "weighted-transaction-after-the-lease",
+        "rule 42",
+        "weighted::hold::transaction_runs_for_a_holder_alone",
+    ),
+    bug(
+        "weighted-release-deletes-the-others",
+        "rule 23",
+        "weighted::hold::readers_share_and_a_writer_excludes_all",
+    ),
+    bug(
+        "weighted-late-try-holds-and-waits",
+        "rule 1",
+        "weighted::line::late_try_of_a_waiter_does_not_make_it_hold_and_wait",
+    ),
+    bug(
+        "weighted-leave-refused-when-full",
+        "rule 41",
+        "weighted::memory::leave_that_passes_over_the_dead_works_when_memory_is_full",
+    ),
+    bug(
+        "weighted-renewal-refused-when-full",
+        "rule 41",
+        "weighted::memory::renewal_works_when_memory_is_full",
+    ),
+    bug(
+        "weighted-change-refused-when-full",
+        "rule 41",
+        "weighted::memory::changes_work_when_memory_is_full",
+    ),
+    bug(
+        "weighted-resize-refused-when-full",
+        "rule 41",
+        "weighted::memory::resize_and_force_work_when_memory_is_full",
+    ),
+    bug(
+        "weighted-beat-refused-when-full",
+        "rule 16",
+        "weighted::memory::beat_is_served_when_memory_is_full",
+    ),
 ];

@@ -1,6 +1,6 @@
 //! Who holds a lock, under which name, and in what key.
 
-use leasehold_topology_test::scene::{Scene, fixed, until};
+use leasehold_topology_test::scene::{Scene, fixed, ms, until};
 use leasehold_topology_test::{Builder, Client, Topology};
 
 pub(crate) fn holder_is_shown_by_label_host_and_process<T: Topology>(scene: &Scene<'_, T>) {
@@ -19,6 +19,22 @@ pub(crate) fn holder_is_shown_by_label_host_and_process<T: Topology>(scene: &Sce
     }
     guard.release().unwrap();
     assert!(elsewhere.holder().unwrap().is_none() && !elsewhere.is_locked().unwrap());
+}
+
+pub(crate) fn a_lock_is_inspected_with_its_token_and_age<T: Topology>(scene: &Scene<'_, T>) {
+    let client = scene.builder().label("billing").build().unwrap();
+    let lock = client.mutex(&scene.name("x")).unwrap();
+    let begin = std::time::Instant::now();
+    let guard = lock.lock().unwrap();
+    let seen = scene.lock().inspect().unwrap();
+    let [holder] = seen.holders() else { panic!("{seen}") };
+    assert_eq!((holder.label(), holder.token()), (Some("billing"), Some(guard.fencing_token())));
+    // A token over several servers is ahead of their clocks for a moment.
+    assert!(holder.since().is_none_or(|since| since <= begin.elapsed()), "{seen}");
+    assert!(holder.ttl().is_some_and(|ttl| ttl <= ms(30_000)), "{seen}");
+    guard.release().unwrap();
+    let seen = scene.lock().inspect().unwrap();
+    assert!(seen.holders().is_empty() && seen.to_string().starts_with("free"), "{seen}");
 }
 
 pub(crate) fn name_prefix_precedes_every_name<T: Topology>(scene: &Scene<'_, T>) {

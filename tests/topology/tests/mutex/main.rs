@@ -122,6 +122,7 @@ suite! {
     stolen_lock_is_reported_as_taken of loss,
     check_asks_the_servers of loss,
     holder_is_shown_by_label_host_and_process of holder,
+    a_lock_is_inspected_with_its_token_and_age of holder,
     name_prefix_precedes_every_name of holder,
     any_bytes_are_a_name of holder,
     key_of_another_type_is_an_error_and_not_touched of holder,

@@ -26,6 +26,14 @@ pub(super) const COMMANDS: &[Command] = &[
         let found = position(run.sorted(&words[1])?, &words[2]);
         Ok(found.map_or(Value::Nil, |(_, score)| bulk(&score.print())))
     }),
+    Command::new("ZMSCORE", -3, Read, |run, words| {
+        let scores = run.sorted(&words[1])?;
+        let score = |member| match position(scores, member) {
+            Some((_, score)) => bulk(&score.print()),
+            None => Value::Nil,
+        };
+        Ok(Value::Array(words[2..].iter().map(|member| score(member)).collect()))
+    }),
     Command::new("ZCARD", 2, Read, |run, words| Ok(count(run.sorted(&words[1])?.len()))),
     Command::new("ZCOUNT", 4, Read, |run, words| {
         let range = Range::read(&words[2], &words[3])?;

@@ -17,6 +17,8 @@ pub(crate) struct Names {
     /// The first of the tokens that follow from each other.
     tokens: Vec<u64>,
     highest: u64,
+    /// The places in the queue, without their signs, in the order in which they were taken.
+    places: Vec<u64>,
 }
 
 impl Names {
@@ -54,6 +56,19 @@ impl Names {
         }
         let place = known(&self.attempts).ok_or("an attempt")? + 1;
         Ok(format!("{letter}{place}"))
+    }
+
+    /// A place in the queue; one below zero has a minus sign. One that is new must be above all before.
+    pub(crate) fn place(&mut self, place: i64) -> Result<String> {
+        let taken = place.unsigned_abs();
+        if !self.places.contains(&taken) {
+            if self.places.last().is_some_and(|&last| taken < last) {
+                return Err(format!("the place {taken} is not above {:?}", self.places).into());
+            }
+            self.places.push(taken);
+        }
+        let number = self.places.iter().take_while(|&&known| known != taken).count() + 1;
+        Ok(format!("{}p{number}", if place < 0 { "−" } else { "" }))
     }
 
     /// A token. One that is new must be above all before.

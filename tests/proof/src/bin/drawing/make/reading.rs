@@ -72,7 +72,8 @@ pub(crate) fn reply(
     }))
 }
 
-/// Reads what a client of this letter is sent unasked, or nothing where that is no part of the story.
+/// Reads what a client of this letter is sent unasked, or nothing where that is no part of the
+/// story.
 pub(crate) fn push(
     names: &mut Names,
     letter: &'static str,

@@ -1,5 +1,5 @@
-//! What happened between threads and Redis, as a drawing: time goes down, each thread has a lane, and what Redis
-//! keeps stands on the right.
+//! What happened between threads and Redis, as a drawing: time goes down, each thread has a lane,
+//! and what Redis keeps stands on the right.
 
 use super::Result;
 use super::svg::{Anchor, Canvas, WIDTH};

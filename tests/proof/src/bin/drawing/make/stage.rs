@@ -19,8 +19,8 @@ use super::{Result, Stalled};
 const LOCK: &str = "orders";
 /// Another, which is not drawn.
 const WARM_UP: &str = "warm-up";
-/// How much longer than it waits on purpose a story may take. A second would be drawn: waiters show themselves, and
-/// what is left of a lease is another number.
+/// How much longer than it waits on purpose a story may take. A second would be drawn: waiters show
+/// themselves, and what is left of a lease is another number.
 const PACE: Duration = Duration::from_millis(800);
 /// What does not happen in this time never does.
 const MOST: Duration = Duration::from_secs(20);
@@ -174,7 +174,8 @@ impl Stage {
         self.settle()
     }
 
-    /// A thread calls `lock`, and its request reaches Redis. The reply is held up until that is released.
+    /// A thread calls `lock`, and its request reaches Redis. The reply is held up until that is
+    /// released.
     pub(crate) fn join_unheard(&mut self, lane: usize) -> Result<Injection> {
         let held_up = Fault::reply("", Action::Hold).at(Operation::Acquire);
         let held_up = self.proxy(lane)?.add(held_up);
@@ -239,7 +240,8 @@ impl Stage {
         }
     }
 
-    /// Waits for the reply to a request of this lane's client that the client makes by itself, after so long.
+    /// Waits for the reply to a request of this lane's client that the client makes by itself,
+    /// after so long.
     pub(crate) fn expect(
         &mut self,
         lane: usize,
@@ -268,8 +270,8 @@ impl Stage {
         self.drain()
     }
 
-    /// Puts the server's clock so far ahead of the clients', as if they had stood still for so long. The client
-    /// of one lane learns the time at once, as all do with each request.
+    /// Puts the server's clock so far ahead of the clients', as if they had stood still for so
+    /// long. The client of one lane learns the time at once, as all do with each request.
     pub(crate) fn set_clock_ahead(&mut self, span: Duration, lane: usize) -> Result<()> {
         self.drain()?;
         self.set_clock(i64::try_from(span.as_micros())?)?;
@@ -287,8 +289,8 @@ impl Stage {
         self.set_clock(-i64::try_from(span.as_micros())?)
     }
 
-    /// Sets the server's clock ahead of the system's, and waits until scripts see it: the server looks at its
-    /// clock now and then.
+    /// Sets the server's clock ahead of the system's, and waits until scripts see it: the server
+    /// looks at its clock now and then.
     fn set_clock(&mut self, ahead: i64) -> Result<()> {
         let jump = ahead - std::mem::replace(&mut self.ahead, ahead);
         let (before, at) = (self.server_time()?, Instant::now());
@@ -377,7 +379,8 @@ impl Stage {
         };
         let Some(text) = text else { return Ok(()) };
         if text == reading::TOO_LATE && find(&self.clients, letter)?.is_punctual {
-            // It was given a reply from before the clock was set after the one that told the new time.
+            // It was given a reply from before the clock was set after the one that told the new
+            // time.
             return Err(Stalled.into());
         }
         self.times.extend(reading::server_time(message));
@@ -443,7 +446,8 @@ impl Stage {
         if self.began.elapsed() > self.waited + PACE { Err(Stalled.into()) } else { Ok(()) }
     }
 
-    /// The keys of the lock: the name, what is drawn, and what changes only when somebody writes it.
+    /// The keys of the lock: the name, what is drawn, and what changes only when somebody writes
+    /// it.
     fn keys(&mut self) -> Result<Vec<(String, String, String)>> {
         let [fence, queue, beats] =
             ["fence", "queue", "beats"].map(|word| format!("{{{LOCK}}}:{word}"));
@@ -465,17 +469,18 @@ impl Stage {
             None => none(),
         };
         let token = last.map_or_else(|| Ok(none()), |last| names.token(last))?;
-        let mut listed = |scores: &Scores, shown: &dyn Fn(i64) -> String| -> Result<String> {
+        type Show<'a> = &'a dyn Fn(&mut Names, i64) -> Result<String>;
+        let mut listed = |scores: &Scores, show: Show<'_>| -> Result<String> {
             let mut texts = Vec::new();
             for (attempt, score) in scores {
-                texts.push(format!("{}: {}", names.attempt(attempt)?, shown(*score)));
+                texts.push(format!("{}: {}", names.attempt(attempt)?, show(names, *score)?));
             }
             Ok(if texts.is_empty() { none() } else { texts.join(", ") })
         };
-        let queued = listed(&places, &|place| place.to_string())?;
-        let alive = listed(&deaths, &|death| match (death - now).div_euclid(1000) {
-            left if left < 0 => "over".to_owned(),
-            left => seconds(left),
+        let queued = listed(&places, &|names, place| names.place(place))?;
+        let alive = listed(&deaths, &|_, death| match (death - now).div_euclid(1000) {
+            left if left < 0 => Ok("over".to_owned()),
+            left => Ok(seconds(left)),
         })?;
         let content =
             |is_there: bool, content: String| if is_there { content } else { String::new() };
@@ -488,8 +493,8 @@ impl Stage {
     }
 }
 
-/// Puts each reply after its request, and the messages that the script published between the two. They come on
-/// different connections, in any order; at the server a script runs as a whole.
+/// Puts each reply after its request, and the messages that the script published between the two.
+/// They come on different connections, in any order; at the server a script runs as a whole.
 fn in_order(events: Vec<Event>) -> Vec<Event> {
     let of = |events: &[Event], lane: usize, what: What| {
         let places = events.iter().enumerate().filter(|(_, e)| e.lane == lane && e.what == what);
@@ -520,8 +525,8 @@ fn find<'a>(clients: &'a [Client], letter: &str) -> Result<&'a Client> {
     clients.iter().find(|client| client.letter == letter).ok_or_else(|| "no such client".into())
 }
 
-/// Makes the client connect, the server know the scripts, and the client listen, so that none of it is in the
-/// story; and learns who the client is.
+/// Makes the client connect, the server know the scripts, and the client listen, so that none of it
+/// is in the story; and learns who the client is.
 fn warm_up(
     client: &LockClient,
     letter: &'static str,

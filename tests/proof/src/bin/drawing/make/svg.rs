@@ -1,6 +1,7 @@
 //! An SVG file: shapes and text, readable on a light and on a dark page.
 //!
-//! A text knows about how much room it takes. A drawing whose texts overlap, or leave the page, is an error.
+//! A text knows about how much room it takes. A drawing whose texts overlap, or leave the page, is
+//! an error.
 
 use std::fmt::Write as _;
 

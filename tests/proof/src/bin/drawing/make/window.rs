@@ -107,7 +107,8 @@ fn play() -> Result<()> {
     }
     let [.., reply, grant] = *stage.server_times() else { return Err("no times".into()) };
     let apart = Duration::from_micros(grant.saturating_sub(reply));
-    // On a machine that stalls the moments are not known well enough, or a heartbeat came in between.
+    // On a machine that stalls the moments are not known well enough, or a heartbeat came in
+    // between.
     if valid > no_sooner || valid + SLACK < no_sooner || apart < APART {
         return Err(super::Stalled.into());
     }

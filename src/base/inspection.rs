@@ -1,0 +1,472 @@
+//! Who holds a lock, and who waits for it, for people to read.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::base::text::Span;
+use crate::base::token::FencingToken;
+
+/// So much of an owner's value is shown that is not ours: it may be anything.
+const SHOWN_BYTES: usize = 128;
+
+/// Where an owner or a waiter runs, as far as its value in Redis tells. The text is clean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) host: Option<String>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) label: Option<String>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(label) = &self.label {
+            write!(f, "{label}, ")?;
+        }
+        match (self.pid, &self.host) {
+            (Some(pid), Some(host)) => write!(f, "process {pid} on {host}"),
+            (Some(pid), None) => write!(f, "process {pid}"),
+            (None, Some(host)) => write!(f, "a process on {host}"),
+            (None, None) => f.write_str("a process"),
+        }
+    }
+}
+
+/// A value of Redis as text without control characters, of a bounded length.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
+        write!(f, "{}", shown.escape_ascii())?;
+        if shown.len() < self.0.len() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+/// The getters that holders and waiters have in common.
+macro_rules! origin_methods {
+    () => {
+        /// The name of its host, if it is known.
+        ///
+        /// ```
+        /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+        /// let seen = lock.inspect()?;
+        /// let here = seen.holders().iter().filter(|holder| holder.host() == Some("web-3"));
+        /// println!("{} on web-3", here.count());
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn host(&self) -> Option<&str> {
+            self.origin.as_ref()?.host.as_deref()
+        }
+
+        /// Its process id, if it is known.
+        ///
+        /// ```
+        /// # fn demo(holder: &leasehold::Holder) {
+        /// if let (Some(pid), Some(host)) = (holder.pid(), holder.host()) {
+        ///     println!("to see what it does: ssh {host} ps {pid}");
+        /// }
+        /// # }
+        /// ```
+        pub fn pid(&self) -> Option<u32> {
+            self.origin.as_ref()?.pid
+        }
+
+        /// The [label](crate::LockClientBuilder::label) of its client, if it has one.
+        ///
+        /// ```
+        /// # fn demo(holder: &leasehold::Holder) {
+        /// if holder.label() == Some("billing") {
+        ///     println!("the bill is being written");
+        /// }
+        /// # }
+        /// ```
+        pub fn label(&self) -> Option<&str> {
+            self.origin.as_ref()?.label.as_deref()
+        }
+    };
+}
+
+/// Who holds a lock, for people to read.
+///
+/// What is not known is `None`. A [`Mutex`](crate::Mutex) that this library took has everything. The value of a
+/// [`ReentrantLock`](crate::ReentrantLock) has no room for host, process and label, which are known of this client's
+/// own holds alone. A key of another library has its owner's value and its time to live.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// if let Some(holder) = lock.holder()? {
+///     println!("waiting for {holder}"); // "billing, process 4711 on web-3"
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Holder {
+    pub(crate) owner: Vec<u8>,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) token: Option<FencingToken>,
+    pub(crate) since: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Holder {
+    /// The owner's value in Redis, which is new for every attempt. A [blocker](crate::Mutex::last_blocker) of
+    /// another library has the first 512 bytes of it.
+    ///
+    /// ```
+    /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {
+    /// if before.owner() == now.owner() {
+    ///     println!("the same hold goes on");
+    /// }
+    /// # }
+    /// ```
+    pub fn owner(&self) -> &[u8] {
+        &self.owner
+    }
+
+    origin_methods!();
+
+    /// The token of the hold, or the first of its tokens: a process that passes its lease from thread to thread
+    /// gives each a greater one, of which Redis does not hear.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder, guard: &leasehold::Guard) {
+    /// if holder.token().is_some_and(|token| token > guard.fencing_token()) {
+    ///     println!("a later holder has the lock");
+    /// }
+    /// # }
+    /// ```
+    pub fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+
+    /// How long ago the process got the lock, on the server's clock.
+    ///
+    /// It is told by the token, so it costs nothing. Where that clock was set back since, it is too short by that
+    /// much, or `None`. Over several servers it is too short by a
+    /// [`node_timeout`](crate::QuorumClientBuilder::node_timeout) at most. A process may have passed its lease from
+    /// thread to thread since then.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if holder.since() > Some(Duration::from_secs(60)) {
+    ///     println!("{holder} has it for more than a minute");
+    /// }
+    /// # }
+    /// ```
+    pub fn since(&self) -> Option<Duration> {
+        self.since
+    }
+
+    /// How long the lease lasts from then on, if it is not renewed; `None`: without an end.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// match holder.ttl() {
+    ///     Some(ttl) => println!("free in {ttl:?} at the latest, unless it is renewed"),
+    ///     None => println!("somebody has to free it"),
+    /// }
+    /// # }
+    /// ```
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
+    /// Shows all that is known.
+    pub(crate) fn details(&self) -> Details<'_> {
+        Details(self)
+    }
+}
+
+/// A holder, and what is known besides who it is.
+pub(crate) struct Details<'a>(&'a Holder);
+
+impl fmt::Display for Details<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Holder { since, token, ttl, .. } = self.0;
+        write!(f, "{}", self.0)?;
+        if let Some(since) = since {
+            write!(f, ", for {}", Span(*since))?;
+        }
+        if let Some(token) = token {
+            write!(f, ", token {token}")?;
+        }
+        match ttl {
+            Some(ttl) => write!(f, "; its lease ends in {}", Span(*ttl)),
+            None => f.write_str("; its lease has no end"),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(origin) if *origin != Origin::default() => origin.fmt(f),
+            _ => Shown(&self.owner).fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Holder(\"{self}\")")
+    }
+}
+
+/// A process that stands in the queue of a lock, for people to read. What is not known is `None`.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// for waiter in lock.inspect()?.waiters() {
+///     println!("{}. {waiter}, for {:?}", waiter.place(), waiter.since());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct WaitingProcess {
+    pub(crate) owner: Vec<u8>,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) place: usize,
+    pub(crate) since: Option<Duration>,
+}
+
+impl WaitingProcess {
+    /// The owner's value with which it will hold the lock.
+    ///
+    /// ```
+    /// # fn demo(waiter: &leasehold::WaitingProcess) {
+    /// println!("{}", waiter.owner().escape_ascii());
+    /// # }
+    /// ```
+    pub fn owner(&self) -> &[u8] {
+        &self.owner
+    }
+
+    origin_methods!();
+
+    /// Its place, from 1: the first is next.
+    ///
+    /// ```
+    /// # fn demo(waiter: &leasehold::WaitingProcess) {
+    /// if waiter.place() == 1 {
+    ///     println!("{waiter} is next");
+    /// }
+    /// # }
+    /// ```
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
+    /// How long ago it took its place, on the server's clock. A process has one place for all its threads, and
+    /// keeps it while they take turns. Where that clock was set back since, this is too short by that much, or
+    /// `None`.
+    ///
+    /// ```
+    /// # fn demo(waiter: &leasehold::WaitingProcess) {
+    /// println!("{waiter} waits for {:?}", waiter.since());
+    /// # }
+    /// ```
+    pub fn since(&self) -> Option<Duration> {
+        self.since
+    }
+}
+
+impl fmt::Display for WaitingProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(origin) if *origin != Origin::default() => origin.fmt(f),
+            _ => Shown(&self.owner).fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for WaitingProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WaitingProcess({}, \"{self}\")", self.place)
+    }
+}
+
+/// Who holds a lock, and who waits for it, at one moment. Its [`Display`](fmt::Display) is for people.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// println!("{}", lock.inspect()?);
+/// // held by billing, process 4711 on web-3, for 12.3s, token 1795627722131071; its lease ends in 27.6s
+/// // 1 waits:
+/// //   1. billing, process 98 on web-4, for 2.1s
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) waiters: Vec<WaitingProcess>,
+    pub(crate) waiting: Option<usize>,
+    pub(crate) servers: Vec<ServerInspection>,
+}
+
+impl Inspection {
+    /// Who holds the lock. A [`Mutex`](crate::Mutex) has one holder at most; a read-write lock of Redisson, which a
+    /// [`ReentrantLock`](crate::ReentrantLock) of its name shows, may have many.
+    ///
+    /// Over several servers, this is who has a majority. [`servers`](Inspection::servers) has the rest.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// for holder in lock.inspect()?.holders() {
+    ///     println!("{holder}, with token {:?}", holder.token());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn holders(&self) -> &[Holder] {
+        &self.holders
+    }
+
+    /// The processes that wait, the next one first; the first thousand of them.
+    ///
+    /// Those that [queue](crate::Wait::queue) for a mutex on one server can be seen, and those that wait for
+    /// Redisson's fair lock. Processes that were silent for too long, and are passed over, are left out. Others wait
+    /// unseen.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// if let Some(next) = lock.inspect()?.waiters().first() {
+    ///     println!("next: {next}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn waiters(&self) -> &[WaitingProcess] {
+        &self.waiters
+    }
+
+    /// How many processes wait in the queue; `None` for a lock whose waiters cannot all be seen.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// match lock.inspect()?.waiting() {
+    ///     Some(count) => println!("{count} processes wait"),
+    ///     None => println!("those who wait cannot be counted"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn waiting(&self) -> Option<usize> {
+        self.waiting
+    }
+
+    /// What each server of a [`QuorumClient`](crate::QuorumClient) says, in the order of its addresses; empty for
+    /// any other client.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// for server in lock.inspect()?.servers() {
+    ///     println!("{}: {:?}", server.address(), server.holders());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn servers(&self) -> &[ServerInspection] {
+        &self.servers
+    }
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.holders.is_empty() {
+            let silent = self.servers.iter().any(|server| server.failure.is_some());
+            f.write_str(if silent { "no holder is known" } else { "free" })?;
+        }
+        for (number, holder) in self.holders.iter().enumerate() {
+            let by = if number == 0 { "held by" } else { "\nand by" };
+            write!(f, "{by} {}", holder.details())?;
+        }
+        match self.waiting {
+            Some(0) => f.write_str("\nnobody waits")?,
+            Some(1) => f.write_str("\n1 waits:")?,
+            Some(count) => write!(f, "\n{count} wait:")?,
+            None if self.waiters.is_empty() => f.write_str("\nwho waits cannot be seen")?,
+            None => write!(f, "\n{} wait, and maybe others unseen:", self.waiters.len())?,
+        }
+        for waiter in &self.waiters {
+            write!(f, "\n  {}. {waiter}", waiter.place)?;
+            if let Some(since) = waiter.since {
+                write!(f, ", for {}", Span(since))?;
+            }
+        }
+        match self.waiting {
+            Some(count) if count > self.waiters.len() => f.write_str("\n  …")?,
+            _ => {}
+        }
+        self.servers.iter().try_for_each(|server| write!(f, "\n{server}"))
+    }
+}
+
+/// What one server of a [`QuorumClient`](crate::QuorumClient) says of a lock.
+///
+/// ```
+/// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+/// for server in lock.inspect()?.servers() {
+///     println!("{server}"); // "10.0.0.1:6379: held by billing, process 4711 on web-3, …"
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInspection {
+    pub(crate) address: String,
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) failure: Option<String>,
+}
+
+impl ServerInspection {
+    /// Its address, without user information.
+    ///
+    /// ```
+    /// # fn demo(server: &leasehold::ServerInspection) {
+    /// println!("{}", server.address());
+    /// # }
+    /// ```
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Who has its vote.
+    ///
+    /// ```
+    /// # fn demo(server: &leasehold::ServerInspection) {
+    /// println!("{:?}", server.holders().first());
+    /// # }
+    /// ```
+    pub fn holders(&self) -> &[Holder] {
+        &self.holders
+    }
+
+    /// Why it could not be asked, if so.
+    ///
+    /// ```
+    /// # fn demo(server: &leasehold::ServerInspection) {
+    /// if let Some(failure) = server.failure() {
+    ///     println!("{}: {failure}", server.address());
+    /// }
+    /// # }
+    /// ```
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
+impl fmt::Display for ServerInspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {}: ", self.address)?;
+        match (&self.failure, self.holders.first()) {
+            (Some(failure), _) => f.write_str(failure),
+            (None, Some(holder)) => write!(f, "held by {}", holder.details()),
+            (None, None) => f.write_str("free"),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Who is in the way of a thread that waits, and what the thread is told of that.
+//!
+//! A reply that refuses the lock names its holder, and a slot knows which thread of its own process has it. So a
+//! wait costs no further command to be explained.
+
+use crate::base::id::Identity;
+use crate::base::inspection::Holder;
+use crate::base::sync::{Arc, Weak};
+use crate::base::time::Moment;
+use crate::base::token::FencingToken;
+use crate::engine::lease::HeldLease;
+use crate::protocol::holder::ReportedHolder;
+use crate::protocol::lock_kind::LockKind;
+
+/// Who has a lock for which a thread waits.
+#[derive(Clone, Debug)]
+pub(crate) enum Blocker {
+    /// Another process, or a hold of this one that its slot does not know: what Redis said then.
+    Remote(ReportedHolder, Moment),
+    /// This process, since then.
+    Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<HeldLease> },
+}
+
+impl Blocker {
+    /// A thread of this process got this lease.
+    pub(crate) fn local(lease: &Arc<HeldLease>, since: Moment) -> Blocker {
+        let (owner, token) = (Arc::clone(&lease.terms.owner), lease.terms.token);
+        Blocker::Local { owner, token, since, lease: Arc::downgrade(lease) }
+    }
+
+    /// What people are told of it. Nothing may be locked: this may hold the last reference to a lease.
+    pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity, now: Moment) -> Holder {
+        match self {
+            Blocker::Remote(reported, seen) => {
+                let holder = reported.identify(kind, identity);
+                let passed = now.since(*seen);
+                Holder {
+                    since: holder.since.map(|since| since.saturating_add(passed)),
+                    ttl: holder.ttl.map(|ttl| ttl.saturating_sub(passed)),
+                    ..holder
+                }
+            }
+            Blocker::Local { owner, token, since, lease } => {
+                let until = lease.upgrade().map_or(now, |lease| lease.leased_until());
+                Holder {
+                    owner: owner.to_vec(),
+                    origin: Some(identity.origin().clone()),
+                    token: Some(*token),
+                    since: Some(now.since(*since)),
+                    ttl: Some(until.since(now)),
+                }
+            }
+        }
+    }
+}

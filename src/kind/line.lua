@@ -1,0 +1,55 @@
+-- What the scripts of all kinds with a line of waiters share: who waits, and who of them lives.
+--
+-- KEYS  3 the line (attempt -> place)   4 the signs of life (attempt -> server time of its death, µs)
+--       5 in a cluster only: a key that is never there. Its node then refuses the script as a whole
+--         while the slot is being moved, rather than in the middle.
+--
+-- An attempt reads <version><mark>:<client>:<number>:<window, ms>:…; the mark q tells that its
+-- holder hands over, and that its client listens on the channel leasehold:<client>. A place is the server's
+-- time when it was taken, in µs, or one above the highest place, whichever is greater. A place below zero is
+-- that of a waiter that was taken for dead, or not listening: it keeps its place until its next request
+-- (rule 11), and until then it is passed over, so that the dead are skipped all at once.
+
+local function listener(attempt)
+  local client, number, window = string.match(attempt, '^%dq:(%x+):(%x+):(%d+):')
+  return client and 'leasehold:' .. client, number, window
+end
+
+-- Whether a message to this channel may be heard (rule 12). Nobody hears it for sure where one server
+-- counts no subscriber. In a cluster a node counts its own alone. A user who may not ask, too, has to
+-- believe that it is heard.
+local function may_be_heard(channel)
+  if KEYS[5] then
+    return true
+  end
+  return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0
+end
+
+local dead = false -- whether some are behind whom to look
+
+-- The first waiter who was not passed over, and its place; nothing if there is none.
+local function first()
+  local head
+  if not dead then
+    head = redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place
+    dead = head[2] and string.sub(head[2], 1, 1) == '-'
+  end
+  if dead then
+    head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  end
+  return head[1], head[2]
+end
+
+-- Passes over a waiter, who is told to ask again.
+local function skip(attempt, place, channel, number)
+  if channel then
+    -- Also to who is not heard of at this server: a listener at a replica hears it.
+    redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
+  end
+  redis.call('ZADD', KEYS[3], '-' .. place, attempt)
+  dead = true
+  -- It may have been the only one. Both end at once, or the next who joins would make beats without end.
+  if redis.call('PEXPIRE', KEYS[3], '60000', 'NX') == 1 then
+    redis.call('PEXPIRE', KEYS[4], '60000')
+  end
+end

@@ -1,0 +1,30 @@
+-- Tells who has a mutex, and who waits for it. It writes nothing.
+--
+-- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)
+--       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
+-- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
+-- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
+--         a holder: {owner, time to live in ms (-1: none), last token (-1: none)}
+--         a waiter: {attempt, its place}; those that are passed over are left out
+local time = redis.call('TIME')
+local owner = redis.call('GET', KEYS[1])
+local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
+local holders, waiters, waiting = {}, {}, -1
+if owner then
+  holders[1] = {owner, redis.call('PTTL', KEYS[1]), last}
+end
+if KEYS[3] then
+  waiting = redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')
+  local range = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', ARGV[1], 'WITHSCORES')
+  for _, reply in ipairs({waiting, range}) do
+    -- Of another type it keeps nobody waiting. Any other refusal means that the waiters are not known.
+    if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+      return reply
+    end
+  end
+  waiting = tonumber(waiting) or 0
+  for at = 1, #range, 2 do
+    waiters[#waiters + 1] = {range[at], tonumber(range[at + 1])}
+  end
+end
+return {time[1] * 1000000 + time[2], holders, waiting, waiters}

@@ -1,0 +1,23 @@
+-- Tells who has a reentrant lock. It writes nothing.
+--
+-- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)
+--       3 the queue of Redisson's fair lock (a list of owners), if the waiters are asked for
+-- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
+-- Returns the same as mutex/inspect.lua. How many wait is not known: those of this library listen, and so do
+-- those of Redisson's plain lock. A place in the list says nothing about time, and is returned as -1.
+--
+-- Redisson's read-write lock is a hash too: in its field `mode` is no owner, and it may have many readers.
+local time = redis.call('TIME')
+local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
+local holders, waiters = {}, {}
+for _, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if owner ~= 'mode' then
+    holders[#holders + 1] = {owner, redis.call('PTTL', KEYS[1]), last}
+  end
+end
+if KEYS[3] then
+  for place, owner in ipairs(redis.call('LRANGE', KEYS[3], '0', ARGV[1] - 1)) do
+    waiters[place] = {owner, -1}
+  end
+end
+return {time[1] * 1000000 + time[2], holders, -1, waiters}

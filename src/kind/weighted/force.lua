@@ -1,0 +1,18 @@
+-- Takes its weight from a holder, and grants all who fit then. Stands after serve.lua.
+--
+-- KEYS  as in state.lua
+-- ARGV  1 the holder   2 deadline in server time, µs   3 time to live of the fence, ms
+--       4 force, by which requests are told apart on their way
+-- Returns 1 it was a holder   0 it was none   {2, server time in µs} too late
+read_clock()
+if now > tonumber(ARGV[2]) then
+  return {2, now}
+end
+if not lease or not give_back(ARGV[3], '0') then
+  return 0
+end
+local channel, number = listener(me)
+if channel then
+  tell(channel, 'x', number)
+end
+return 1

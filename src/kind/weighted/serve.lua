@@ -1,0 +1,135 @@
+-- What the scripts of the weighted lock share where somebody waits. Stands after give.lua and line.lua.
+--
+-- Messages to a client, besides those in mutex/queue.lua, which are the same but for p, which there is not:
+--   s <attempt's number> <token> <server time> <window> <waiters> <slots, with commas> <lock>   granted permits
+--   u <attempt's number> <token> <server time> <number of the change> <waiters> <lock>          upgraded
+--   c <attempt's number> <limit> <lock>       your weight is above the limit in force, and never fits
+
+-- Takes out those whose leases have ended. A sum that is too high hurts nobody for a while, so that a script does
+-- it for so many at most.
+local function purge()
+  for _, attempt in ipairs(redis.call('ZRANGE', KEYS[1], LEASES, digits, 'BYSCORE', 'LIMIT', '0', '64')) do
+    drop(attempt)
+    if attempt == me then
+      lease, change = nil, nil
+    end
+  end
+end
+
+local function leave(attempt)
+  redis.call('ZREM', KEYS[3], attempt)
+  redis.call('ZREM', KEYS[4], attempt)
+end
+
+local function tell(channel, ...)
+  redis.pcall('PUBLISH', channel, table.concat({...}, ' ') .. ' ' .. KEYS[1]) -- last, and may be forbidden
+end
+
+-- Tells holders that somebody waits, or that they hold more than the limit (rule 34). All of them would be too many.
+local function tell_holders()
+  local waiters = math.max(1, redis.call('ZCARD', KEYS[3]))
+  for _, attempt in ipairs(redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', '32')) do
+    local channel, number = listener(attempt)
+    if channel and attempt ~= me then
+      tell(channel, 'w', number, waiters)
+    end
+  end
+end
+
+-- An upgrade stands before everybody, at a place below 1. It is served while the lease of its holder lives.
+local function upgrade(attempt)
+  local till = redis.call('ZSCORE', KEYS[1], attempt)
+  if till and tonumber(till) > now then
+    return ALL, held(attempt)
+  end
+end
+
+-- Grants from the head of the line on while it fits, and stops at the first living waiter that does not (rule 27).
+-- So a large request is not overtaken by small ones. The rest of very many is served when they ask again.
+--
+-- Returns token and slots of the attempt that waits for the answer, if there is one and it is among them. It is given
+-- its whole lease, and the others their windows (rule 7). None is withdrawn, whatever PUBLISH counts (rule 28).
+local function serve(keep, asks)
+  local token, slots
+  local grants = 0
+  while grants < 64 do
+    local attempt, place = first()
+    if not attempt then
+      break
+    end
+    local channel, number, window = listener(attempt)
+    local weight, before, change = asked(attempt), 0
+    if tonumber(place) < 1 then
+      weight, before, change = upgrade(attempt)
+    end
+    local death = tonumber(redis.call('ZSCORE', KEYS[4], attempt))
+    if attempt ~= asks and not (channel and death and death > now and may_be_heard(channel)) then
+      skip(attempt, place, channel, number)
+    elseif not weight or weight > limit then
+      leave(attempt) -- it would block the line for ever (rule 33)
+      if tonumber(place) >= 1 then
+        tell(channel, 'c', number, text(limit))
+      end
+    elseif used - before + weight > limit then
+      break
+    else
+      leave(attempt)
+      grants = grants + 1
+      local new, numbers
+      if change then
+        used = used - before + weight
+        redis.call('ZADD', KEYS[1], text(used), 'used', text(BAND + 4 * change + CLASSES.w), 'c/' .. attempt)
+        new = mint(digits, fence_for(keep)) -- above the token of every reader (rule 32)
+      else
+        new, numbers = give(attempt, weight, tonumber(attempt == asks and ARGV[2] or window), keep)
+      end
+      local waiters = redis.call('ZCARD', KEYS[3])
+      if attempt == asks then
+        token, slots = new, numbers
+      elseif change then
+        tell(channel, 'u', number, new, digits, text(change), waiters)
+      elseif is_rw then
+        tell(channel, 'g', number, new, digits, window, waiters)
+      else
+        tell(channel, 's', number, new, digits, window, waiters, table.concat(numbers, ','))
+      end
+    end
+  end
+  return token, slots
+end
+
+-- In how many ms the first lease ends; -1: there is none.
+local function left()
+  local next = redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  return next and math.max(0, math.ceil((next - now) / 1000)) or -1
+end
+
+-- Keeps line and signs for the waiters, and the lock with its limits while somebody waits.
+local function keep_line(ttl, keep)
+  redis.call('PEXPIRE', KEYS[3], ttl)
+  redis.call('PEXPIRE', KEYS[4], ttl)
+  redis.call('PEXPIRE', KEYS[1], keep, 'GT')
+end
+
+-- Takes an attempt out of the line, or out of the lock, and serves those who wait. Returns whether it was a holder.
+-- A ZREM comes first, which is not refused when memory is full, so that nothing after it is (rule 41).
+local function give_back(keep, last_token)
+  for place = 3, 4 do
+    redis.pcall('ZREM', KEYS[place], me) -- of another type it keeps nobody waiting
+  end
+  purge()
+  local was = lease
+  if was then
+    drop(me)
+    if last_token ~= '0' then
+      keep_token(last_token, fence_for(tonumber(keep)))
+    end
+  end
+  if limit then
+    serve(tonumber(keep))
+  end
+  if is_rw and used == 0 then
+    redis.call('DEL', KEYS[1]) -- its limit is known without it
+  end
+  return was
+end

@@ -1,0 +1,33 @@
+-- What the scripts of the weighted lock begin with: what Redis keeps of a lock.
+--
+-- A weighted lock has a limit, and its holders have weights that add up to no more. A semaphore of n permits
+-- has the limit n, and a holder's weight is its number of permits. A read-write lock has the limit 2^32: a reader
+-- weighs 1, a writer all, and an upgradable reader 2^31 + 1, so that there is one of them beside readers.
+--
+-- KEYS  1 the lock: a sorted set with members in three bands of scores (rule 23)
+--         declared, limit, used   up to 2^32: what users ask for, what is in force, the sum of the weights
+--         <i>/<attempt>           2^32 + slot: the i-th permit of an attempt (semaphore)
+--         c/<attempt>             2^32 + 4 * number + class: the last change of an attempt's weight (rule 35)
+--         <attempt>               above 2^40: the end of its lease in server time, µs
+--       2 its fence (the last token)   the rest as in line.lua
+--
+-- An attempt reads <version>q:<client>:<number>:<window, ms>:<weight>:…, where the weight is a number of
+-- permits, or r, u or w for a reader, an upgradable reader or a writer. ARGV[1] is the attempt that asks.
+--
+-- Holder, slots and sum are written by one ZADD, or never differ for longer than a script. The sum may be too
+-- high, as it has the weights of leases that have ended until a script takes them out; that is safe (rule 24).
+--
+-- There are no functions here: to make them takes time, also where none is called.
+
+local BAND, ALL = 4294967296, 4294967296
+local me = ARGV[1]
+-- Another type is none of ours, and an error (rule 43). A field is false where there is none.
+local known = redis.call('ZMSCORE', KEYS[1], 'declared', 'limit', 'used', me, 'c/' .. me)
+local declared, limit, used = tonumber(known[1]), tonumber(known[2]), tonumber(known[3]) or 0
+local lease, change = tonumber(known[4]), tonumber(known[5])
+local is_rw = declared == ALL
+
+-- What the attempt asks for; nothing if it means nothing here.
+local word = string.match(me, '^%dq:%x+:%x+:%d+:(%w+):')
+local permits = tonumber(word)
+local now, digits -- the server's time, where it has been asked for

@@ -1,0 +1,105 @@
+//! What a server tells about a lock: who has it, and who waits for it.
+
+use std::time::Duration;
+
+use crate::base::id::Identity;
+use crate::base::inspection::{Inspection, WaitingProcess};
+use crate::protocol::holder::{ReportedHolder, ago, known};
+use crate::protocol::lock_kind::LockKind;
+use crate::protocol::reply::unexpected;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+
+/// How many waiters are listed at most.
+pub(crate) const MOST_WAITERS: u64 = 1_000;
+
+/// How much of a lock is to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The owner's value alone. It takes a plain command of one key, so a node of a cluster replies also while its
+    /// slot is being moved.
+    Owners,
+    /// And its lease and token.
+    Holders,
+    /// And who waits.
+    Waiters,
+}
+
+/// What a server reports of one lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) holders: Vec<ReportedHolder>,
+    /// How many wait, if that is known.
+    waiting: Option<usize>,
+    /// The owner's value of each, and when it took its place, if that is known.
+    waiters: Vec<(Vec<u8>, Option<u64>)>,
+    micros: u64,
+}
+
+impl Report {
+    /// Where no more than that was to be seen.
+    pub(super) fn of_owners(owners: Vec<Vec<u8>>) -> Report {
+        let holder = |owner: Vec<u8>| ReportedHolder {
+            owner: owner.into(),
+            ttl: None,
+            last_token: None,
+            micros: 0,
+        };
+        let holders = owners.into_iter().map(holder).collect();
+        Report { holders, waiting: None, waiters: Vec::new(), micros: 0 }
+    }
+
+    /// What people are told.
+    pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity) -> Inspection {
+        let waiter = |(index, (owner, joined)): (usize, &(Vec<u8>, Option<u64>))| WaitingProcess {
+            owner: owner.clone(),
+            origin: kind.origin(owner, identity),
+            place: index + 1,
+            since: joined.and_then(|joined| ago(joined, self.micros)),
+        };
+        Inspection {
+            holders: self.holders.iter().map(|holder| holder.identify(kind, identity)).collect(),
+            waiters: self.waiters.iter().enumerate().map(waiter).collect(),
+            waiting: self.waiting,
+            servers: Vec::new(),
+        }
+    }
+}
+
+/// Reads the reply to a kind's `inspect`.
+pub(crate) fn report(value: Value) -> Result<Report, Failure> {
+    let odd = unexpected(&value);
+    read(value).ok_or(odd)
+}
+
+fn read(value: Value) -> Option<Report> {
+    let [micros, holders, waiting, waiters] = parts(value)?;
+    let Value::Int(micros) = micros else { return None };
+    let micros = u64::try_from(micros).ok()?;
+    let (Value::Array(holders), Value::Array(waiters)) = (holders, waiters) else { return None };
+    let holder = |value| {
+        let [owner, ttl, token] = parts(value)?;
+        let (ttl, last_token) = (known(&ttl)?.map(Duration::from_millis), known(&token)?);
+        Some(ReportedHolder { owner: text(owner)?.into(), ttl, last_token, micros })
+    };
+    let waiter = |value| {
+        let [owner, joined] = parts(value)?;
+        Some((text(owner)?, known(&joined)?))
+    };
+    Some(Report {
+        holders: holders.into_iter().map(holder).collect::<Option<_>>()?,
+        waiting: known(&waiting)?.and_then(|count| usize::try_from(count).ok()),
+        waiters: waiters.into_iter().map(waiter).collect::<Option<_>>()?,
+        micros,
+    })
+}
+
+fn parts<const N: usize>(value: Value) -> Option<[Value; N]> {
+    let Value::Array(parts) = value else { return None };
+    parts.try_into().ok()
+}
+
+fn text(value: Value) -> Option<Vec<u8>> {
+    let Value::BulkString(text) = value else { return None };
+    Some(text)
+}

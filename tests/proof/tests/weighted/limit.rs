@@ -1,0 +1,111 @@
+//! The limit of a semaphore: what is declared, and what is in force (rule 33).
+
+use crate::lab::{on_both, permits};
+use crate::request::{Mode, Reply, Says};
+
+#[test]
+pub(crate) fn another_declared_limit_is_refused_while_in_use() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.limit = 3;
+        for mode in [Mode::Try, Mode::Join] {
+            assert_eq!(lab.acquire(permits(1, 1), mode), Reply::Config { declared: 2, limit: 2 });
+        }
+        lab.limit = 2;
+        lab.release(permits(0, 1));
+        lab.limit = 3;
+        assert!(
+            matches!(lab.acquire(permits(1, 1), Mode::Try), Reply::Config { declared: 2, .. }),
+            "and for a while after"
+        );
+        let Ok(left) = u32::try_from(lab.content().left[0]) else { panic!("it ends") };
+        assert!(left > 0);
+    });
+}
+
+#[test]
+pub(crate) fn requests_are_compared_with_what_was_declared() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        assert_eq!(lab.resize(3), Reply::Done(0));
+        assert_eq!(lab.take(permits(1, 2)).1, [1, 2]);
+    });
+}
+
+#[test]
+pub(crate) fn larger_limit_lets_those_in_who_fit() {
+    on_both(1, |lab| {
+        lab.take(permits(0, 1));
+        lab.wait(permits(1, 1));
+        lab.wait(permits(2, 1));
+        lab.messages();
+        assert_eq!(lab.resize(3), Reply::Done(0));
+        assert_eq!(lab.told(), [(1, 1), (2, 1)]);
+    });
+}
+
+#[test]
+pub(crate) fn smaller_limit_grants_nobody_until_it_fits() {
+    on_both(3, |lab| {
+        for client in [0, 1, 2] {
+            lab.take(permits(client, 1));
+        }
+        lab.wait(permits(3, 1));
+        lab.messages();
+        assert_eq!(lab.resize(1), Reply::Done(0));
+        // Rule 34: holders learn of it, by a message or a renewal.
+        let told = lab.messages().into_iter().filter(|it| matches!(it.says, Says::Wanted { .. }));
+        assert_eq!(told.map(|it| it.client).collect::<Vec<_>>(), [0, 1, 2]);
+        lab.release(permits(3, 1));
+        assert_eq!(lab.renew(permits(0, 1)), Reply::Done(1));
+        lab.wait(permits(3, 1));
+        for client in [0, 1] {
+            lab.messages();
+            lab.release(permits(client, 1));
+            assert_eq!(lab.told(), []);
+        }
+        assert_eq!(lab.renew(permits(2, 1)), Reply::Done(1));
+        lab.release(permits(2, 1));
+        assert_eq!(lab.told(), [(3, 1)]);
+        assert_eq!(lab.content().holders[0].slots, [0]);
+    });
+}
+
+/// It would block the line for ever.
+#[test]
+pub(crate) fn waiter_above_the_limit_is_told_and_taken_out() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.wait(permits(1, 2));
+        lab.wait(permits(2, 1));
+        lab.messages();
+        assert_eq!(lab.resize(1), Reply::Done(0));
+        let messages = lab.messages();
+        assert!(messages.iter().any(|it| it.client == 1 && it.says == Says::TooHeavy { limit: 1 }));
+        assert_eq!(lab.waiting(), 1);
+        let refused = Reply::Config { declared: 2, limit: 1 };
+        assert_eq!(lab.acquire(permits(1, 2), Mode::Join), refused);
+        assert_eq!(lab.acquire(permits(1, 2), Mode::Beat), refused);
+        lab.release(permits(0, 1));
+        assert_eq!(lab.told(), [(2, 1)]);
+    });
+}
+
+#[test]
+pub(crate) fn resize_while_nobody_uses_it_is_in_force_for_a_while() {
+    on_both(2, |lab| {
+        assert_eq!(lab.resize(1), Reply::Done(0));
+        assert_eq!(lab.acquire(permits(0, 2), Mode::Try), Reply::Config { declared: 2, limit: 1 });
+        lab.take(permits(0, 1));
+    });
+}
+
+#[test]
+pub(crate) fn holder_above_a_smaller_limit_is_granted_again() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        lab.resize(1);
+        assert!(matches!(lab.acquire(permits(0, 2), Mode::Join), Reply::Granted { .. }));
+        assert_eq!(lab.content().used, 2, "what is held is never cut");
+    });
+}

@@ -1,0 +1,292 @@
+//! The line: who is granted, and in which order.
+
+use crate::lab::{on_both, permits, reader, upgradable, writer};
+use crate::request::{ALL, Message, Mode, Reply, Request, Says};
+
+/// Rule 27.
+#[test]
+pub(crate) fn small_request_does_not_overtake_a_large_one() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.wait(permits(1, 2));
+        // One permit is free, and the next in the line wants two.
+        lab.wait(permits(2, 1));
+        assert!(matches!(lab.acquire(permits(3, 1), Mode::Try), Reply::Busy { .. }));
+        assert!(matches!(lab.acquire(permits(2, 1), Mode::Beat), Reply::Busy { ahead: 1, .. }));
+        lab.release(permits(0, 1));
+        assert_eq!(lab.told(), [(1, 1)]);
+        lab.release(permits(1, 2));
+        assert_eq!(lab.told(), [(2, 1)]);
+    });
+}
+
+/// Rule 27.
+#[test]
+pub(crate) fn release_grants_all_who_fit_side_by_side() {
+    on_both(ALL, |lab| {
+        lab.take(writer(0));
+        for client in [1, 2, 3] {
+            lab.wait(reader(client));
+        }
+        lab.wait(writer(4));
+        lab.wait(reader(5));
+        lab.messages();
+        lab.release(writer(0));
+        let granted: Vec<Message> = lab.messages();
+        let told: Vec<u8> = granted
+            .iter()
+            .filter(|it| matches!(it.says, Says::Granted { .. }))
+            .map(|it| it.client)
+            .collect();
+        assert_eq!(told, [1, 2, 3], "the reader behind the writer waits for it");
+        let tokens: Vec<u64> = granted
+            .iter()
+            .filter_map(|it| match it.says {
+                Says::Granted { token, .. } => Some(token),
+                _ => None,
+            })
+            .collect();
+        assert!(tokens.is_sorted_by(|one, next| one < next), "each has its own: {tokens:?}");
+        assert_eq!(lab.waiting(), 2);
+    });
+}
+
+/// Rule 27: the rest is granted when it asks.
+#[test]
+pub(crate) fn very_many_are_granted_in_several_scripts() {
+    on_both(ALL, |lab| {
+        lab.take(writer(0));
+        let waiter = |number| crate::request::Attempt { number, ..reader(1) };
+        for number in 1..=70 {
+            lab.wait(waiter(number));
+        }
+        lab.messages();
+        lab.release(writer(0));
+        assert_eq!(lab.told().len(), 64);
+        assert!(matches!(lab.acquire(waiter(68), Mode::Beat), Reply::Granted { .. }));
+        assert_eq!((lab.told().len(), lab.waiting()), (5, 0));
+    });
+}
+
+/// Rule 7.
+#[test]
+pub(crate) fn window_is_the_waiters_own() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        let waiter = crate::request::Attempt { window: 3_000, ..permits(1, 1) };
+        lab.wait(waiter);
+        lab.messages();
+        lab.release(permits(0, 2));
+        let [
+            Message {
+                client: 1,
+                says: Says::Granted { window: 3_000, at, waiters: 0, slots, .. },
+                ..
+            },
+        ] = &lab.messages()[..]
+        else {
+            panic!("one message")
+        };
+        assert_eq!(slots, &[0]);
+        assert_eq!(lab.content().holders[0].ends, at + 3_000_000);
+    });
+}
+
+/// Rules 8, 11, 40.
+#[test]
+pub(crate) fn dead_waiter_is_passed_over_and_keeps_its_place() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.wait(permits(1, 2));
+        lab.wait(permits(2, 1));
+        lab.kill(permits(1, 2));
+        assert!(matches!(lab.acquire(permits(2, 1), Mode::Beat), Reply::Granted { .. }));
+        assert!(lab.messages().iter().any(|it| it.client == 1 && it.says == Says::Retry));
+        // A newcomer stands behind it, once it is heard of.
+        lab.wait(permits(3, 1));
+        assert!(matches!(lab.acquire(permits(1, 2), Mode::Beat), Reply::Busy { ahead: 0, .. }));
+        lab.release(permits(0, 1));
+        lab.release(permits(2, 1));
+        assert_eq!(lab.told(), [(1, 1)]);
+    });
+}
+
+/// Rule 12.
+#[test]
+pub(crate) fn waiter_that_nobody_hears_is_passed_over() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        lab.wait(permits(1, 2));
+        lab.wait(permits(2, 1));
+        lab.deafen(1);
+        lab.messages();
+        lab.release(permits(0, 2));
+        assert_eq!(lab.told(), [(2, 1)]);
+    });
+}
+
+/// Rule 28: the message may have been heard at a replica.
+#[test]
+pub(crate) fn published_grant_stays() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        lab.wait(permits(1, 1));
+        lab.wait(permits(2, 1));
+        lab.release(permits(0, 2));
+        let content = lab.content();
+        assert!(content.holder(permits(1, 1)).is_some() && content.holder(permits(2, 1)).is_some());
+        assert_eq!(lab.told(), [(1, 1), (2, 1)]);
+    });
+}
+
+/// Rule 28: a node counts its own listeners alone.
+#[test]
+pub(crate) fn grant_in_a_cluster_stays_whoever_is_counted() {
+    on_both(2, |lab| {
+        lab.is_cluster = true;
+        lab.take(permits(0, 2));
+        lab.wait(permits(1, 1));
+        lab.deafen(1);
+        lab.release(permits(0, 2));
+        assert!(lab.content().holder(permits(1, 1)).is_some());
+    });
+}
+
+/// Rule 24: nobody's message is needed.
+#[test]
+pub(crate) fn beat_takes_what_an_ended_lease_gives_back() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        lab.wait(permits(1, 1));
+        lab.wait(permits(2, 1));
+        lab.end(permits(0, 2));
+        // Also for the others.
+        assert!(matches!(lab.acquire(permits(2, 1), Mode::Beat), Reply::Granted { .. }));
+        assert_eq!(lab.told(), [(1, 1)]);
+        assert!(matches!(lab.acquire(permits(1, 1), Mode::Beat), Reply::Granted { .. }));
+    });
+}
+
+/// Rule 1.
+#[test]
+pub(crate) fn beat_of_a_forgotten_waiter_neither_joins_nor_takes() {
+    on_both(2, |lab| {
+        assert_eq!(lab.acquire(permits(0, 1), Mode::Beat), Reply::Gone);
+        lab.take(permits(0, 2));
+        assert_eq!(lab.acquire(permits(1, 1), Mode::Beat), Reply::Gone);
+        assert_eq!((lab.waiting(), lab.content().used), (0, 2));
+    });
+}
+
+/// Rule 5: what is left behind would be granted to nobody.
+#[test]
+pub(crate) fn waiter_that_leaves_lets_those_behind_it_in() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.wait(permits(1, 2));
+        lab.wait(permits(2, 1));
+        lab.messages();
+        assert_eq!(lab.release(permits(1, 2)), Reply::NotHeld);
+        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.waiting(), 0);
+    });
+}
+
+#[test]
+pub(crate) fn holders_are_told_that_somebody_waits() {
+    on_both(ALL, |lab| {
+        lab.take(reader(0));
+        lab.take(reader(1));
+        lab.wait(writer(2));
+        let told: Vec<u8> = lab
+            .messages()
+            .iter()
+            .filter(|it| it.says == Says::Wanted { waiters: 1 })
+            .map(|it| it.client)
+            .collect();
+        assert_eq!(told, [0, 1]);
+        lab.wait(writer(3));
+        assert_eq!(lab.messages(), [], "by the first in the line alone");
+        // Rule 39: who was not told asks.
+        assert_eq!(lab.renew(reader(0)), Reply::Done(2));
+    });
+}
+
+#[test]
+pub(crate) fn upgradable_reader_is_alone_among_its_kind() {
+    on_both(ALL, |lab| {
+        lab.take(reader(0));
+        lab.take(upgradable(1));
+        lab.take(reader(2));
+        lab.wait(upgradable(3));
+        // Rule 27 holds for a reader behind it, too.
+        lab.wait(reader(4));
+        lab.messages();
+        lab.release(upgradable(1));
+        assert_eq!(lab.told(), [(3, 1), (4, 1)]);
+    });
+}
+
+/// Rule 40: a newcomer that comes first after a crash does not take what the living wait for.
+#[test]
+pub(crate) fn newcomer_serves_those_who_wait_before_itself() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        lab.wait(permits(1, 2));
+        lab.end(permits(0, 2));
+        lab.messages();
+        for mode in [Mode::Try, Mode::Join] {
+            assert!(matches!(lab.acquire(permits(2, 1), mode), Reply::Busy { .. }), "{mode:?}");
+        }
+        assert_eq!(lab.told(), [(1, 1)]);
+    });
+}
+
+#[test]
+pub(crate) fn those_not_heard_of_for_long_are_forgotten() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        for client in [1, 2] {
+            lab.wait(permits(client, 1));
+        }
+        let long_ago = (lab.now() - 400_000_000).to_string();
+        lab.ask(&["ZADD", crate::request::SIGNS, &long_ago, &permits(1, 1).text()]);
+        let beat = lab.acquire_request(permits(2, 1), Mode::Beat);
+        assert!(matches!(beat, Request::Acquire { line: 300_000, .. }));
+        assert!(matches!(lab.run(&beat), Reply::Busy { .. }));
+        assert_eq!(lab.waiting(), 1);
+        assert_eq!(lab.acquire(permits(1, 1), Mode::Beat), Reply::Gone);
+    });
+}
+
+/// Rules 1, 2: it was sent before the join, and came after it.
+#[test]
+pub(crate) fn late_try_of_a_waiter_does_not_make_it_hold_and_wait() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 2));
+        lab.wait(permits(1, 1));
+        assert!(matches!(lab.acquire(permits(1, 1), Mode::Try), Reply::Busy { .. }));
+        assert_eq!(lab.waiting(), 1);
+        lab.kill(permits(1, 1));
+        lab.end(permits(0, 2));
+        assert!(matches!(lab.acquire(permits(1, 1), Mode::Try), Reply::Granted { .. }));
+        assert_eq!(lab.waiting(), 0);
+    });
+}
+
+/// Its hold has ended, and its join was repeated: it is granted by a message, with its window.
+#[test]
+pub(crate) fn change_of_an_attempt_that_waits_grants_it_like_any_other() {
+    on_both(ALL, |lab| {
+        lab.take(reader(0));
+        lab.wait(writer(1));
+        lab.end(reader(0));
+        lab.messages();
+        let change = lab.change(writer(1), 1, crate::request::Become::Reader);
+        assert_eq!(change, Reply::NotHeld);
+        assert_eq!(lab.told(), [(1, 1)]);
+        let holder = lab.content().holders.remove(0);
+        let now = lab.now();
+        assert!(holder.ends > now + 1_000_000, "{holder:?} at {now}");
+    });
+}
