@@ -216,12 +216,6 @@ impl AcquireLoop<'_> {
 
             match next {
                 NextAction::Held(lease) => {
-                    // `close` may have looked at the slot before this lease was in it. No caller has had the
-                    // lease, so nobody is told of a loss.
-                    if self.context.is_closing() {
-                        Holding::new(self.slot, lease).release_in_background();
-                        return Err(cancelled_error(self.context));
-                    }
                     self.context.listen_for(self.options);
                     return Ok(Some(lease));
                 }

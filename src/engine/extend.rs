@@ -63,8 +63,7 @@ impl Holding {
             self.lease.lengthen(sent, ttl);
         }
         // Last: if the lease could not be made longer, the hold is an ordinary one.
-        self.lease.keep_until(until);
-        self.check_valid()
+        if self.lease.keep_until(until) { Ok(()) } else { self.check_valid() }
     }
 
     /// Asks Redis to let a lease live for at least `ttl` from now. Returns when it was asked.

@@ -176,9 +176,17 @@ impl HeldLease {
         self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
     }
 
-    /// Notes that Redis is to keep the lock until then.
-    pub(crate) fn keep_until(&self, moment: Moment) {
-        self.kept_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+    /// Notes that Redis is to keep the lock until then, if the hold is not over. Returns whether it did.
+    pub(crate) fn keep_until(&self, moment: Moment) -> bool {
+        // Under the phase: whoever ends the hold then releases it with this moment, or ended it before. A lock
+        // of which the caller learns that it is lost must not be kept from others.
+        let phase = self.phase.lock();
+        let may_be_kept =
+            matches!(*phase, LeasePhase::Live) && self.is_valid_at(self.terms.clock.now());
+        if may_be_kept {
+            self.kept_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+        }
+        may_be_kept
     }
 
     /// Until when Redis keeps the lock even if the hold ends earlier; the past if the user did not ask for it.
@@ -313,7 +321,7 @@ impl HeldLease {
         if !matches!(*phase, LeasePhase::Live) || self.is_valid_at(now) {
             return None;
         }
-        Some(self.lose_inner(&mut phase, self.natural_cause(now)))
+        Some(self.lose_inner(&mut phase, self.natural_cause()))
     }
 
     /// Ends it as lost if it is live. Returns the loss to the one caller that found it, who must free the
@@ -324,7 +332,7 @@ impl HeldLease {
             return None;
         }
         // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause.
-        let cause = if self.is_valid_at(now) { cause } else { self.natural_cause(now) };
+        let cause = if self.is_valid_at(now) { cause } else { self.natural_cause() };
         Some(self.lose_inner(&mut phase, cause))
     }
 
@@ -334,8 +342,9 @@ impl HeldLease {
     }
 
     /// Why a lease ran out by itself.
-    fn natural_cause(&self, now: Moment) -> LossCause {
-        if now >= self.terms.limit {
+    fn natural_cause(&self) -> LossCause {
+        // By the order of the two ends, and not by the present: after a suspend both may have passed.
+        if self.terms.limit <= self.leased_until() {
             LossCause::MaxHold
         } else if self.failing.load(Ordering::Relaxed) {
             LossCause::Unreachable

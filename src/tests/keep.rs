@@ -49,6 +49,8 @@ fn kept_lock_is_nobodys_until_its_time_is_over() {
         let token = guard.fencing_token().get();
         server.advance(SECOND);
         guard.keep_for(KEPT).unwrap();
+        // Of several times the longest counts.
+        guard.keep_for(SECOND * 2).unwrap();
         let near = taker(&here);
         let far = taker(&there);
         until(|| guard.waiters() >= 1 && has(&server, "{x}:queue"));
@@ -271,6 +273,30 @@ fn keep_that_failed_leaves_an_ordinary_hold() {
     server.delete("x");
     assert!(guard.check().is_err());
     assert!(guard.keep_for(KEPT).unwrap_err().is_lost());
+}
+
+/// The reply comes when the hold is over. Redis has the longer lease all the same, and the guard releases it.
+#[test]
+fn keep_that_came_too_late_keeps_nothing() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let owned = hold(&client, Lease::fixed(SECOND / 2)).into_owned().unwrap();
+    let link = server.link(&client);
+    link.delay_answers(1, SECOND / 2 + BRIEFLY);
+    let (sender, receiver) = unbounded();
+    let body = move || {
+        let kept = owned.keep_for(SECOND * 3600);
+        let _ = sender.send((owned, kept));
+    };
+    sync::spawn("keeper", body).unwrap();
+    until(|| link.faults() == 1);
+    server.advance(SECOND);
+    let (owned, kept) = receiver.recv_timeout(SOON).unwrap();
+    let error = kept.unwrap_err();
+    assert!(error.is_lost() && has(&server, "x"), "{error}");
+    drop(owned);
+    client.shutdown(SOON).unwrap();
+    assert!(!has(&server, "x"));
 }
 
 /// Hands the lock from a holder to this client by the queue.

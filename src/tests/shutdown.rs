@@ -7,6 +7,7 @@ use crate::base::loss::LossCause;
 use crate::base::option::LockOptions;
 use crate::base::sync;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError, unbounded};
+use crate::base::time::Moment;
 use crate::client::LockClient;
 use crate::engine::slot::Unlocked;
 use crate::testing::Server;
@@ -98,6 +99,24 @@ fn lease_left_after_max_hold_is_released_at_shutdown() {
     assert_eq!(done.recv_timeout(POLL_INTERVAL * 100), Err(RecvTimeoutError::Timeout));
     server.advance(POLL_INTERVAL * 1_000);
     done.recv_timeout(SOON).unwrap();
+}
+
+/// Redis has replied that the lock is gone, which is final: no request for it is open.
+#[test]
+fn linger_that_is_gone_is_released_by_one_request() {
+    let server = Server::standing_still();
+    let client = server.client();
+    linger(&server, &client);
+    server.delete("x");
+    let link = server.link(&client);
+    link.delay_requests(9, Duration::ZERO);
+    let slot = client.engine().table().all().pop().unwrap();
+    for ended in slot.end_lingers(Moment::FAR) {
+        ended.release_now(client.engine().exchange_deadline());
+    }
+    // It waits for what the worker has still to release.
+    client.shutdown(SOON).unwrap();
+    assert_eq!(link.faults(), 1);
 }
 
 /// Leaves a lock that lingers.

@@ -128,9 +128,10 @@ impl Registry {
         // Under the lock: a hold that is valid at this moment is still the holder, since no other
         // thread can take the lock now.
         let was_valid = self.is_valid(grant);
-        if self.closing.phase() != ClosingPhase::Ended {
-            // By the token: after the lease ended, the lock may belong to another thread, which
-            // must keep it.
+        // A hold that was valid is released, also if `close` ends all holds at this moment.
+        if was_valid || self.closing.phase() != ClosingPhase::Ended {
+            // By the token: after the lease ended, the lock may belong to another thread, which must
+            // keep it.
             state.change(name, |lock| {
                 lock.holder = lock.holder.filter(|holder| holder.token != grant.token);
             });

@@ -99,18 +99,10 @@ impl AcquireLoop<'_> {
 
 impl Drop for AcquireLoop<'_> {
     fn drop(&mut self) {
-        if self.context.is_closing() && self.attempt.is_some() {
-            // No thread takes the attempt over. Its removal is recorded with the worker before the slot
-            // has no acquirer any more: `close`, which looks in between, must find the one or the other.
-            self.drop_attempt();
-            self.slot.stop_acquiring(None);
-        }
         // `None` after a grant: the slot is held. Otherwise the next thread acquires, whichever way this
         // one ended, also by a panic: without an acquirer the threads in the slot would wait for ever.
-        if let Some(attempt) = self.attempt.take()
-            && let Some(attempt) = self.slot.stop_acquiring(Some(attempt))
-        {
-            self.clean_up(attempt);
+        if let Some(attempt) = self.attempt.take() {
+            self.slot.stop_acquiring(attempt, |attempt| self.clean_up(attempt));
         }
     }
 }

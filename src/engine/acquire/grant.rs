@@ -6,9 +6,9 @@ use crate::base::error::{Error, Result};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::acquire::{AcquireLoop, NextAction};
+use crate::engine::acquire::{AcquireLoop, NextAction, cancelled_error};
 use crate::engine::lease::{Grant, HeldLease, validity};
-use crate::engine::slot::ReceivedGrant;
+use crate::engine::slot::{Attempt, ReceivedGrant};
 use crate::protocol::reply::Granted;
 use crate::protocol::wake_message::GrantMessage;
 
@@ -35,13 +35,17 @@ impl AcquireLoop<'_> {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
 
-        let (owner, settled) = (attempt.owner, attempt.settled);
+        let (owner, settled) = (Arc::clone(&attempt.owner), attempt.settled);
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled };
         let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
         let lease = HeldLease::new(target, clock, grant, *self.options);
-        self.slot.granted(&lease, waiters);
-        NextAction::Held(lease)
+        if self.slot.granted(&lease, waiters) {
+            return NextAction::Held(lease);
+        }
+        // No caller has had the lease, so nobody is told of a loss, and `drop` removes it from Redis.
+        self.attempt = Some(Attempt { unknown: true, ..attempt });
+        NextAction::Fail(cancelled_error(self.context))
     }
 
     /// Returns the limit that a hold has already reached at `now`, by its name, and its length;

@@ -131,3 +131,19 @@ fn extension_confirmed_after_max_hold_revives_no_hold() {
     assert!(!bench.lease.is_valid_at(now));
     assert_eq!(bench.lease.expire(now).expect("lost").cause(), LossCause::MaxHold);
 }
+
+/// As after a suspend, in which both ends have passed.
+#[test]
+fn loss_noticed_late_has_the_cause_of_the_first_end() {
+    let cause = |limit, fails: bool| {
+        let bench = Bench::new(renewed().max_hold(limit));
+        if fails {
+            bench.lease.renewal_failed();
+        }
+        let now = bench.at(SECOND * 60);
+        bench.lease.expire(now).expect("it is over").cause()
+    };
+    assert_eq!(cause(SECOND * 2, true), LossCause::MaxHold);
+    assert_eq!(cause(SECOND * 20, true), LossCause::Unreachable);
+    assert_eq!(cause(SECOND * 20, false), LossCause::Expired);
+}

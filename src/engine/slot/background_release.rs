@@ -7,7 +7,7 @@ use crate::engine::lease::HeldLease;
 use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::slot::Slot;
 use crate::engine::worker::PendingRelease;
-use crate::protocol::reply::{Ownership, Released};
+use crate::protocol::reply::Released;
 use crate::protocol::request::ReleaseRequest;
 use crate::wire::failure::Failure;
 
@@ -32,10 +32,10 @@ impl Slot {
 
     /// Releases a lease that lingers no longer. The worker goes on after `deadline`.
     pub(super) fn release_now(&self, lease: &HeldLease, deadline: Moment) {
-        let reply = self.send_release(lease, deadline);
-        // Anything but a confirmed release goes to the worker, which repeats it until Redis has replied.
-        // No thread holds the lease, so there is nobody to whom a loss could be reported.
-        if !reply.is_ok_and(|released| released.ownership == Ownership::Owned) {
+        // Without a reply the worker repeats it until Redis has replied. Every reply is final, because no
+        // lease lingers with a request under way or unsettled (rule 17). No thread holds the lease, so there
+        // is nobody to whom a loss could be reported.
+        if self.send_release(lease, deadline).is_err() {
             self.release_in_background(lease);
         }
     }

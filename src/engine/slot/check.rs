@@ -16,20 +16,17 @@ impl Slot {
         self.transition(|state, step| state.schedule_check(lease, step));
     }
 
-    /// Ends a linger that matches. Returns its lease, which the caller releases or drops.
-    pub(super) fn end_linger(
-        self: &Arc<Slot>,
-        which: impl Fn(&SlotHolder) -> bool,
-    ) -> Option<EndedLinger> {
-        let lease = self.transition(|state, step| state.end_linger(which, step))?;
-        Some(EndedLinger { slot: Arc::clone(self), lease, is_released: false })
-    }
-
     /// Ends all lingers whose time is over. Returns their leases, which the caller releases or drops.
     pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<EndedLinger> {
         let is_over =
             |holder: &SlotHolder| holder.lingers_until().is_some_and(|until| until <= now);
-        std::iter::from_fn(|| self.end_linger(is_over)).collect()
+        let end = || self.transition(|state, step| state.end_linger(is_over, step));
+        std::iter::from_fn(end).map(|lease| self.ended_linger(lease)).collect()
+    }
+
+    /// The lease of a linger that was ended. The caller releases or drops it.
+    pub(super) fn ended_linger(self: &Arc<Slot>, lease: Arc<HeldLease>) -> EndedLinger {
+        EndedLinger { slot: Arc::clone(self), lease, is_released: false }
     }
 
     /// Notifies the user of a loss.

@@ -24,10 +24,7 @@ impl Slot {
     /// Somebody requests the release of the lock of this attempt. If its lease lingers, it is released;
     /// if a thread holds it, the user is notified.
     pub(crate) fn on_request(self: &Arc<Slot>, number: u64) {
-        // First the linger, then the holder: a thread that takes the lingering lease in between is found
-        // below, as its holder. The other way round it would not be notified.
-        self.revoke_linger(number);
-        if self.state.lock().is_held(number) {
+        if self.revoke_linger(number) {
             let name = self.target.name().as_bytes().to_vec();
             self.context.worker.notify(Notification::Requested(name));
         }
@@ -41,14 +38,20 @@ impl Slot {
         self.revoke_linger(number);
     }
 
-    /// Releases the lease of this attempt if it lingers.
-    fn revoke_linger(self: &Arc<Slot>, number: u64) {
+    /// Releases the lease of this attempt if it lingers. Returns whether a thread holds it.
+    fn revoke_linger(self: &Arc<Slot>, number: u64) -> bool {
+        // In one step: in two, a lease that begins to linger between them would be neither.
+        let (ended, is_held) = self.transition(|state, step| {
+            let ended = state.end_linger(|holder| holder.is_attempt(number), step);
+            (ended, state.is_held(number))
+        });
         // On this thread, which received the message: to wake another takes longer than the release, and
         // a waiter of another process waits for it. The deadline of an exchange bounds how long no
         // message is read.
-        if let Some(ending) = self.end_linger(|holder| holder.is_attempt(number)) {
-            ending.release_now(self.context.exchange_deadline());
+        if let Some(lease) = ended {
+            self.ended_linger(lease).release_now(self.context.exchange_deadline());
         }
+        is_held
     }
 }
 

@@ -234,15 +234,29 @@ impl Slot {
         self.state.lock().take_grant(asks, self.context.now())
     }
 
-    /// The acquirer has the lease now, and the worker watches it.
-    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) {
-        self.transition(|state, step| state.granted(lease, waiters, step));
+    /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then
+    /// it has not.
+    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) -> bool {
+        self.transition(|state, step| state.granted(lease, waiters, step))
     }
 
-    /// The acquirer gives up, and the next thread acquires. Returns the attempt if that thread cannot use
-    /// it.
-    pub(crate) fn stop_acquiring(self: &Arc<Slot>, attempt: Option<Attempt>) -> Option<Attempt> {
-        self.transition(|state, step| state.stop_acquiring(attempt, step))
+    /// The acquirer gives up, and the next thread acquires. An attempt that this thread cannot use goes to
+    /// `clean_up`.
+    pub(crate) fn stop_acquiring(
+        self: &Arc<Slot>,
+        attempt: Attempt,
+        clean_up: impl FnOnce(Attempt),
+    ) {
+        let (unused, closing) = self.transition(|state, step| match step.closing {
+            true => (Some(attempt), true),
+            false => (state.stop_acquiring(Some(attempt), step), false),
+        });
+        unused.map(clean_up);
+        // Only now, because nobody takes the attempt over: `close` must find the acquirer for as long as the
+        // removal of its attempt is not recorded with the worker.
+        if closing {
+            self.transition(|state, step| state.stop_acquiring(None, step));
+        }
     }
 
     /// A thread gives its lease up: the next thread gets it, or it lingers, or the caller must release

@@ -7,6 +7,7 @@ use shuttle::thread::spawn;
 
 use crate::base::sync::time::passed;
 use crate::base::sync::{Arc, sleep};
+use crate::base::time::Moment;
 use crate::engine::Callbacks;
 use crate::tests::schedule::faults::{Count, FaultyBackend};
 use crate::tests::schedule::scenario::Group;
@@ -68,8 +69,8 @@ fn shutdown() {
     assert!(error.is_cancelled(), "{error}");
     join(threads.into_iter().chain([stranger]));
     let_all_wait();
-    // One may have been granted and lost before its thread knew of either.
-    assert!((lost.get()..=lost.get() + cancelled.get()).contains(&told.get()), "{told:?} told");
+    // A thread that did not get the lock has lost nothing.
+    assert_eq!(lost.get(), told.get(), "{cancelled:?} cancelled");
     assert_at_once();
     world.end([ending, other]);
 }
@@ -94,16 +95,20 @@ fn shutdown_while_lingering() {
 fn close_with_a_grace() {
     let world = World::new();
     let (ending, other) = (world.process(), world.process());
+    let (granted, cancelled) = (Count::default(), Count::default());
     let threads = [(); 2].map(|()| {
         let (process, witness) = (ending.clone(), world.witness.clone());
+        let (granted, cancelled) = (granted.clone(), cancelled.clone());
         spawn(move || match process.mutex().lock() {
             Ok(guard) => {
+                granted.one_more();
                 witness.visit(&guard);
                 drop(process.mutex().lock().expect("it is this thread's"));
                 released(guard.release());
             }
             Err(error) => {
                 assert!(error.is_cancelled(), "{error}");
+                cancelled.one_more();
                 assert!(process.client.is_closed(), "it is still open");
             }
         })
@@ -112,11 +117,14 @@ fn close_with_a_grace() {
     // Nobody works for that long, so nothing is taken.
     let report = ending.client.close(ENOUGH, ENOUGH);
     assert!(report.taken().is_empty() && report.lost().is_empty(), "{report}");
-    // One may have been granted at that moment, and given back.
-    assert!(report.finished() <= 1, "{report}");
     let error = ending.mutex().lock().expect_err("it is closed");
     assert!(error.is_cancelled(), "{error}");
     join(threads.into_iter().chain([stranger]));
+    // Nothing is left to do, not even by a thread that stood still meanwhile.
+    assert_eq!(ending.client.engine().worker.wait_released(Moment::PAST).len(), 0, "{report}");
+    // The others had it before, or asked later.
+    assert!(report.finished() <= granted.get() as usize, "{granted:?}, {report}");
+    assert!(report.cancelled() <= cancelled.get() as usize, "{cancelled:?}, {report}");
     report.into_result().expect("given back in time");
     assert_at_once();
     world.end([ending, other]);

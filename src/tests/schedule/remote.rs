@@ -23,6 +23,7 @@ pub(super) const SCENARIOS: Group = &[
     ("a linger runs out as it is asked for", 4, linger_runs_out),
     ("a forced release hands over", 0, forced_release),
     ("a request to let go", 0, request),
+    ("a request to let go against a linger", 0, request_against_linger),
     ("a listener that must connect anew", 0, listener_connects_anew),
 ];
 
@@ -162,6 +163,33 @@ fn request() {
     join([asker]);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert_at_once();
+    world.end([holder, other]);
+}
+
+/// The lease begins to linger at about the moment at which its release is requested.
+fn request_against_linger() {
+    let world = World::new();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let callbacks = Callbacks {
+        on_release_request: Some(Arc::new(move |_| _ = counted.fetch_add(1, Ordering::Relaxed))),
+        ..Callbacks::default()
+    };
+    let holder = world.process_with(callbacks, FaultyBackend::before);
+    let other = world.process();
+    let options = LockOptions::new().linger(Duration::from_secs(5));
+    released(holder.mutex_with(options).lock().expect("granted").release());
+    let_all_wait();
+    // It lingers only where others have been heard of from the start.
+    let guard = holder.mutex_with(options).lock().expect("granted");
+    let asking = other.clone();
+    let asker = spawn(move || asking.mutex().request_release().expect("an answer"));
+    released(guard.release());
+    let is_heard = asker.join().expect("no panic");
+    let_all_wait();
+    if is_heard && asked.load(Ordering::Relaxed) == 0 {
+        assert!(!other.mutex().is_locked().expect("an answer"), "neither told nor released");
+    }
     world.end([holder, other]);
 }
 

@@ -30,7 +30,7 @@
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
-//! | any, while the client is closing | | | `enter` is refused, nothing lingers, and the thread that closes the client wakes |
+//! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
 //! A thread that makes one attempt does not wait for a holder. It does wait for the acquirer's first
@@ -284,9 +284,20 @@ impl SlotState {
         grant
     }
 
-    /// The acquirer has the lease now. `waiters` is how many wait in other processes.
-    pub(super) fn granted(&mut self, lease: &Arc<HeldLease>, waiters: u32, step: &mut Step) {
-        let Some(mut acquirer) = self.acquirer.take() else { return };
+    /// The acquirer has the lease now, unless the client is closing. `waiters` is how many wait in other
+    /// processes. Returns whether it has.
+    pub(super) fn granted(
+        &mut self,
+        lease: &Arc<HeldLease>,
+        waiters: u32,
+        step: &mut Step,
+    ) -> bool {
+        // Decided here, under the lock of the slot: `close` finds either a holder, who is told of the lease,
+        // or an acquirer, who gives it back. So no hold is counted or lost that nobody has.
+        if step.closing {
+            return false;
+        }
+        let Some(mut acquirer) = self.acquirer.take() else { return false };
         // What messages said about this attempt before the reply came stays valid (rule 18).
         acquirer.demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
@@ -317,6 +328,7 @@ impl SlotState {
         } else {
             self.fail_try_lockers(step);
         }
+        true
     }
 
     /// The acquirer gives up, and the next thread acquires. That thread takes over the attempt, with its

@@ -126,9 +126,11 @@ impl Bench {
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let lease = HeldLease::new(Arc::clone(&self.target), clock, grant, self.options);
-        self.acquires = false;
-        self.held.push(Arc::clone(&lease));
-        self.transition(|state, step| state.granted(&lease, 0, step));
+        // Before the event, which may make another thread the acquirer.
+        self.acquires = self.closing;
+        if self.transition(|state, step| state.granted(&lease, 0, step)) {
+            self.held.push(lease);
+        }
     }
 
     /// A thread releases its lock.
@@ -218,6 +220,36 @@ fn closing_slot_refuses_threads_and_leaves_its_holder_alone() {
     bench.remove(&lease);
     assert!(!bench.state.is_in_exchange(true));
     assert_eq!(bench.enter(ALWAYS), Some("cancelled"));
+}
+
+/// Its thread gives the lease back, so it counts as a wait that was cancelled and not as a hold.
+#[test]
+fn grant_that_comes_while_the_client_closes_is_no_hold() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.closing = true;
+    bench.grant();
+    assert!(bench.held.is_empty() && bench.state.leases().is_empty());
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 1);
+    assert!(bench.state.is_in_exchange(false));
+    bench.check();
+}
+
+/// The thread that closes has still to come to this slot.
+#[test]
+fn lease_is_not_passed_on_once_the_client_closes() {
+    for closing in [false, true] {
+        let mut bench = Bench::new(false);
+        bench.enter(ALWAYS);
+        bench.grant();
+        bench.enter(ALWAYS);
+        bench.clock.put_forward(bench.now.after(SECOND / 10));
+        bench.now = bench.clock.now();
+        bench.closing = closing;
+        let expected = if closing { Unlocked::Releasing } else { Unlocked::ToThread };
+        assert_eq!(bench.unlock(), expected);
+        assert_eq!(bench.transition(|state, step| state.cancel(step)), usize::from(closing));
+    }
 }
 
 #[test]

@@ -80,6 +80,10 @@ impl SlotState {
     /// waits, and in time alone while none is known to wait. Where the client could not learn of a
     /// waiter, one is assumed.
     fn may_pass(&self, holder: &SlotHolder, lease: &HeldLease, step: &Step) -> bool {
+        // The thread that closes is about to cancel those that wait here.
+        if step.closing {
+            return false;
+        }
         let held = step.now.since(holder.granted_at);
         let options = &lease.terms.options;
         // Only waiters in the queue send messages, and only a client that listens receives them.

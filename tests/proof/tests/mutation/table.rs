@@ -352,6 +352,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::close::grant_that_arrives_while_closing_is_given_back_untold",
     ),
     bug(
+        "passed-on-while-closing",
+        "close",
+        "leasehold::engine::slot::state::tests::lease_is_not_passed_on_once_the_client_closes",
+    ),
+    bug(
+        "lost-lock-kept",
+        "a kept lock",
+        "leasehold::tests::keep::keep_that_came_too_late_keeps_nothing",
+    ),
+    bug(
         "linger-while-closing",
         "close",
         "leasehold::tests::close::released_hold_does_not_linger_while_closing",
