@@ -114,7 +114,8 @@ impl CloseReport {
         self.left.iter().map(Name::as_bytes)
     }
 
-    /// An error if a lock could not be released in time.
+    /// An error if a lock could not be released in time. Locks that were [taken](CloseReport::taken) and
+    /// released are no error.
     ///
     /// # Errors
     ///

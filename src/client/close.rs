@@ -12,9 +12,10 @@ impl LockClient {
     /// most `grace` until its holders have released theirs, takes the other locks, and releases
     /// them within the bound `within`. Returns as soon as nothing is held any more.
     ///
-    /// **Waits** end at once: all calls that wait for a lock, or try to take one, fail with
-    /// [`is_cancelled`](crate::Error::is_cancelled), and so does each later one. That stays so, and
-    /// [`is_closed`](LockClient::is_closed) returns true.
+    /// **Waits** end: all calls that wait for a lock fail with
+    /// [`is_cancelled`](crate::Error::is_cancelled), and so does each later call that waits or tries. A
+    /// call in the middle of a request to Redis ends after that request; one that tries may still return
+    /// that the lock is busy. That stays so, and [`is_closed`](LockClient::is_closed) returns true.
     ///
     /// **Holders** lose nothing during the grace. Their leases are renewed, and guards can be
     /// checked, extended and released. A thread that holds a lock can take *that* lock again,

@@ -43,7 +43,7 @@ impl Slot {
         // In one step: in two, a lease that begins to linger between them would be neither.
         let (ended, is_held) = self.transition(|state, step| {
             let ended = state.end_linger(|holder| holder.is_attempt(number), step);
-            (ended, state.is_held(number))
+            (ended, state.want_held(number))
         });
         // On this thread, which received the message: to wake another takes longer than the release, and
         // a waiter of another process waits for it. The deadline of an exchange bounds how long no

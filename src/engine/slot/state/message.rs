@@ -57,9 +57,14 @@ impl SlotState {
         Some(lease)
     }
 
-    /// Whether a thread holds the lease of this attempt.
-    pub(in crate::engine::slot) fn is_held(&self, number: u64) -> bool {
-        self.holders.iter().any(|holder| holder.is_attempt(number) && holder.is_held())
+    /// Notes that another client wants the lease of this attempt. Returns whether a thread holds it.
+    pub(in crate::engine::slot) fn want_held(&mut self, number: u64) -> bool {
+        let mut held =
+            self.holders.iter_mut().filter(|holder| holder.is_attempt(number) && holder.is_held());
+        let Some(holder) = held.next() else { return false };
+        // The holder releases because of the request. A lease that lingered then would not meet it.
+        holder.demand.wanted = true;
+        true
     }
 
     /// Makes the acquirer ask again at once, because messages may have been missed.

@@ -28,7 +28,7 @@
 //! | `end_linger` | lingering | releasing | the caller releases the lease |
 //! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
-//! | `on_wanted`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
+//! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |

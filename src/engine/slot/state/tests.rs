@@ -303,6 +303,17 @@ fn linger_that_ends_during_a_check_is_checked_again() {
     assert!(bench.is_watched);
 }
 
+#[test]
+fn requested_lease_does_not_linger() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.grant();
+    let number = bench.state.holders[0].number;
+    assert!(!bench.transition(|state, _| state.want_held(number + 1)));
+    assert!(bench.transition(|state, _| state.want_held(number)));
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
+}
+
 /// Whether the worker announces the slot now.
 fn is_announced(bench: &mut Bench) -> bool {
     bench.transition(|state, step| state.announce(true, step))
