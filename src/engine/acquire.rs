@@ -48,6 +48,7 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::backoff::Backoff;
+use crate::engine::blocked_call;
 use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
 use crate::engine::durability::confirm;
@@ -55,7 +56,6 @@ use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::holding::Holding;
 use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
-use crate::engine::refusal;
 use crate::engine::slot::{Admission, Attempt, Paused, Slot, WaitLimit};
 use crate::protocol::reply::{AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
@@ -72,14 +72,14 @@ pub(crate) fn acquire(
     options: &LockOptions,
     wait_limit: WaitLimit,
 ) -> Result<Option<Holding>> {
-    refusal::forget(slot);
+    blocked_call::forget(slot);
     let context = slot.context();
     let mut long_wait = LongWait::begin(context.now(), context.bounds.slow_wait);
     let outcome = acquire_inner(slot, options, wait_limit, &mut long_wait);
     if !matches!(outcome, Ok(Some(_)))
         && let Some(blocker) = long_wait.blocker
     {
-        refusal::remember(slot, blocker);
+        blocked_call::remember(slot, blocker);
     }
     outcome
         .map_err(|error| error.of(slot.target().name()))?
@@ -198,7 +198,8 @@ impl AcquireLoop<'_> {
     /// which also means that no message can have come for the attempt.
     fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
         loop {
-            // Spares the first request of an uncontended lock one lock of the slot.
+            // If the slot has noted the first request, no grant can have come. Without a look for
+            // one, an uncontended acquisition takes the slot's mutex once less.
             let message = if asks { None } else { self.slot.take_grant(true) };
             asks = false;
             let next = match message {
@@ -395,8 +396,9 @@ impl AcquireLoop<'_> {
     }
 
     fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {
-        // An attempt in the queue stays there while the listener is down, and finds its grant by its
-        // heartbeats.
+        // Only a try needs a subscription now. A join is sent only while the listener is live. An
+        // attempt in the queue keeps its place while the listener is down, and a heartbeat's reply
+        // shows its grant.
         if mode != AcquireMode::Try || self.listening {
             return Ok(());
         }

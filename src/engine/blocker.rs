@@ -15,14 +15,15 @@ use crate::protocol::lock_kind::LockKind;
 /// Who has a lock for which a thread waits.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocker {
-    /// Another process, or a hold of this one that its slot does not know: what Redis said then.
+    /// Another process, or a hold of this process that its slot does not know. Contains what Redis
+    /// reported, and when it did.
     Remote(ReportedHolder, Moment),
-    /// This process, since then.
+    /// A hold of this process, which began at `since`.
     Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<HeldLease> },
 }
 
 impl Blocker {
-    /// A thread of this process got this lease.
+    /// The blocker for a lease that a thread of this process got at `since`.
     pub(crate) fn local(lease: &Arc<HeldLease>, since: Moment) -> Blocker {
         let (owner, token) = (Arc::clone(&lease.terms.owner), lease.terms.token);
         Blocker::Local { owner, token, since, lease: Arc::downgrade(lease) }

@@ -14,7 +14,7 @@ use crate::base::time::{Clock, Moment};
 
 /// How far a client has come with its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ClosingPhase {
     Open,
     Closing,
     Ended,
@@ -30,20 +30,20 @@ pub(crate) struct Closing {
 
 impl Closing {
     pub(crate) fn new() -> Closing {
-        let phase = AtomicU32::new(Phase::Open as u32);
+        let phase = AtomicU32::new(ClosingPhase::Open as u32);
         Closing { phase, lock: Mutex::new(()), changed: Condvar::new() }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ClosingPhase {
         match self.phase.load(Ordering::SeqCst) {
-            0 => Phase::Open,
-            1 => Phase::Closing,
-            _ => Phase::Ended,
+            0 => ClosingPhase::Open,
+            1 => ClosingPhase::Closing,
+            _ => ClosingPhase::Ended,
         }
     }
 
     /// Goes on to this phase, unless the client is past it.
-    pub(crate) fn advance(&self, phase: Phase) {
+    pub(crate) fn advance(&self, phase: ClosingPhase) {
         self.phase.fetch_max(phase as u32, Ordering::SeqCst);
         self.tell();
     }

@@ -7,7 +7,7 @@ use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
-use crate::engine::closing::{Closing, Phase};
+use crate::engine::closing::{Closing, ClosingPhase};
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
 use crate::engine::no_expiry_warnings::NoExpiryWarnings;
@@ -70,7 +70,7 @@ impl Context {
 
     /// Whether nobody gets a lock any more.
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.phase() != Phase::Open
+        self.closing.phase() != ClosingPhase::Open
     }
 
     /// Starts to listen if a holder with these options must learn of waiters elsewhere from the start.

@@ -9,8 +9,9 @@ use crate::protocol::wake_message::WakeMessage;
 /// Passes a message to the slots that it is for. The listener calls this with none of its locks held:
 /// slots are locked here, and the last reference to one may be dropped.
 pub(super) fn dispatch(slots: &SlotTable<Slot>, wake: WakeMessage) {
-    // A message names a lock and no kind. Kinds of one name share no attempt, because the numbers are
-    // unique in a client: a slot ignores a number that is not its own.
+    // A message names the lock but not its kind, so the slots of all kinds of that name get it. The
+    // number of an attempt is unique in a client, so a slot ignores a number that is not its own. A
+    // `Retry` has no number: a slot that it is not for asks Redis once more, which is safe.
     match wake {
         WakeMessage::Grant { name, grant } => {
             slots.of_name(&name).iter().for_each(|slot| slot.on_grant(grant));

@@ -30,7 +30,7 @@ pub(crate) use terms::{Grant, validity};
 use terms::{LeaseTerms, RENEWALS_PER_LEASE};
 
 #[derive(Debug)]
-enum Phase {
+enum LeasePhase {
     Live,
     Releasing,
     Lost(Loss),
@@ -41,7 +41,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     pub(crate) terms: LeaseTerms,
-    phase: Mutex<Phase>,
+    phase: Mutex<LeasePhase>,
     /// In nanoseconds. Changed only under `phase`; the past unless the phase is live.
     valid_until: AtomicU64,
     /// The same without `max_hold`. It is kept when the lease is no longer live.
@@ -124,7 +124,7 @@ impl HeldLease {
         shown: u32,
     ) -> Arc<HeldLease> {
         Arc::new(HeldLease {
-            phase: Mutex::new(Phase::Live),
+            phase: Mutex::new(LeasePhase::Live),
             valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
             leased_until: AtomicU64::new(leased_until.as_nanos()),
             perhaps_until: AtomicU64::new(Moment::PAST.as_nanos()),
@@ -232,7 +232,7 @@ impl HeldLease {
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        matches!(*self.phase.lock(), Phase::Live)
+        matches!(*self.phase.lock(), LeasePhase::Live)
     }
 
     /// Notes that it lasts in Redis for `ttl` from `sent` on. Never shortens it (rule 14), and changes
@@ -255,9 +255,9 @@ impl HeldLease {
     }
 
     /// Lengthens it if the hold is not over. Returns whether it did.
-    fn lengthen_inner(&self, phase: &Phase, sent: Moment, ttl: Duration) -> bool {
+    fn lengthen_inner(&self, phase: &LeasePhase, sent: Moment, ttl: Duration) -> bool {
         let now = self.terms.clock.now();
-        if !matches!(phase, Phase::Live) || !self.is_valid_at(now) {
+        if !matches!(phase, LeasePhase::Live) || !self.is_valid_at(now) {
             // The reply is right, and comes too late. Between the end of the validity and now another may
             // have had the lock, and a late request of this attempt may have acquired it again: to go on
             // would be to hold it twice (rule 30). Redis counts from a moment before now, so it keeps the
@@ -310,7 +310,7 @@ impl HeldLease {
     /// found it, who must free the slot and notify the user.
     pub(crate) fn expire(&self, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
-        if !matches!(*phase, Phase::Live) || self.is_valid_at(now) {
+        if !matches!(*phase, LeasePhase::Live) || self.is_valid_at(now) {
             return None;
         }
         Some(self.lose_inner(&mut phase, self.natural_cause(now)))
@@ -320,7 +320,7 @@ impl HeldLease {
     /// slot and notify the user.
     pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> Option<Loss> {
         let mut phase = self.phase.lock();
-        if !matches!(*phase, Phase::Live) {
+        if !matches!(*phase, LeasePhase::Live) {
             return None;
         }
         // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause.
@@ -346,21 +346,21 @@ impl HeldLease {
         }
     }
 
-    fn lose_inner(&self, phase: &mut Phase, cause: LossCause) -> Loss {
+    fn lose_inner(&self, phase: &mut LeasePhase, cause: LossCause) -> Loss {
         let is_renewed = self.terms.options.lease.is_renewed();
         let name = self.terms.target.name();
         let loss = Loss::new(name.clone(), self.terms.token, cause, is_renewed);
         // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
         // itself invalid.
         self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
-        *phase = Phase::Lost(loss.clone());
+        *phase = LeasePhase::Lost(loss.clone());
         loss
     }
 
     /// Why it was lost, if it was.
     pub(crate) fn loss(&self) -> Option<Loss> {
         match &*self.phase.lock() {
-            Phase::Lost(loss) => Some(loss.clone()),
+            LeasePhase::Lost(loss) => Some(loss.clone()),
             _ => None,
         }
     }
@@ -369,10 +369,10 @@ impl HeldLease {
     /// ended, or `None` if it is not live.
     pub(crate) fn begin_release(&self) -> Option<Moment> {
         let mut phase = self.phase.lock();
-        if !matches!(*phase, Phase::Live) {
+        if !matches!(*phase, LeasePhase::Live) {
             return None;
         }
-        *phase = Phase::Releasing;
+        *phase = LeasePhase::Releasing;
         // Swapped in the same step: a guard in another thread must not pass its check once the release is
         // sent. Until the moment that this returns nobody else can have got the lock, which decides what
         // a repeated release means.
@@ -383,8 +383,8 @@ impl HeldLease {
     pub(crate) fn end(&self) {
         let mut phase = self.phase.lock();
         // The reply to the release may have made it a loss, which must stay one.
-        if matches!(*phase, Phase::Releasing) {
-            *phase = Phase::Ended;
+        if matches!(*phase, LeasePhase::Releasing) {
+            *phase = LeasePhase::Ended;
         }
     }
 
@@ -393,7 +393,7 @@ impl HeldLease {
     pub(crate) fn forget_hooks(&self) {
         // `if`, and not `match` or `if let`, which would keep the phase locked for their whole body.
         // After a loss the callbacks stay: they are about to be called.
-        if matches!(*self.phase.lock(), Phase::Ended) {
+        if matches!(*self.phase.lock(), LeasePhase::Ended) {
             drop(self.hooks.take());
         }
     }
@@ -404,12 +404,12 @@ impl HeldLease {
         let loss = match &*phase {
             // Under the phase, so that a loss either finds the callback or is found here. A release may
             // still end as a loss.
-            Phase::Live | Phase::Releasing => {
+            LeasePhase::Live | LeasePhase::Releasing => {
                 self.hooks.add(hook);
                 return None;
             }
-            Phase::Lost(loss) => Some(loss.clone()),
-            Phase::Ended => None,
+            LeasePhase::Lost(loss) => Some(loss.clone()),
+            LeasePhase::Ended => None,
         };
         // A callback that is returned to nobody is dropped below, and its destructor may need this lease.
         drop(phase);

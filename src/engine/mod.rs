@@ -51,7 +51,7 @@
 //! | `extend` | extend, check and transaction: the requests of a holder |
 //! | `durability` | waiting until replicas or disks have a new lease |
 //! | `acquire` | how the acquirer gets the lease from Redis |
-//! | `refusal` | who was in the way when a thread went without a lock |
+//! | `blocked_call` | who was in the way when a thread went without a lock |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | the end of all of it |
 //!
@@ -82,6 +82,7 @@
 
 pub(crate) mod acquire;
 mod backoff;
+pub(crate) mod blocked_call;
 mod blocker;
 pub(crate) mod callback;
 pub(crate) mod closing;
@@ -96,7 +97,6 @@ pub(crate) mod listener;
 mod long_wait;
 mod no_expiry_warnings;
 mod ownership;
-pub(crate) mod refusal;
 pub(crate) mod release;
 pub(crate) mod shutdown;
 pub(crate) mod slot;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::base::close_report::CloseReport;
 use crate::base::time::Moment;
 use crate::engine::Engine;
-use crate::engine::closing::Phase;
+use crate::engine::closing::ClosingPhase;
 use crate::engine::holding::Holding;
 
 /// Cancels all waits, lets holders release until `grace` is over, takes the other locks, and waits for at most
@@ -27,7 +27,7 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
 
     // Before the slots are visited. A thread that enters a slot later is refused, under the lock of that slot; one
     // that entered earlier is found there below.
-    closing.advance(Phase::Closing);
+    closing.advance(ClosingPhase::Closing);
     let slots = engine.table().all();
     let (mut cancelled, mut holdings) = (0, Vec::new());
     for slot in &slots {
@@ -39,11 +39,11 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     }
     // Another call may have a shorter grace.
     let works = |holding: &Holding| {
-        closing.phase() != Phase::Ended && holding.lease.is_valid_at(engine.now())
+        closing.phase() != ClosingPhase::Ended && holding.lease.is_valid_at(engine.now())
     };
     drop(closing.wait(clock, end, &holdings, works));
 
-    closing.advance(Phase::Ended);
+    closing.advance(ClosingPhase::Ended);
     let deadline = engine.now().after(within);
     // A release after `max_hold` is due only when the lease ends, so as not to let others in beside a
     // thread that is still at work. After the grace the locks of such threads are taken anyway.

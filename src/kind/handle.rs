@@ -9,7 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
-use crate::engine::refusal;
+use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
@@ -116,7 +116,7 @@ impl Handle {
     }
 
     pub(crate) fn last_blocker(&self) -> Option<Holder> {
-        refusal::last_blocker(&self.slot)
+        blocked_call::last_blocker(&self.slot)
     }
 
     pub(crate) fn is_held_by_current_thread(&self) -> bool {

@@ -123,7 +123,8 @@ impl Target {
         self.kind.scripts().acquire.call(&self.keys, first.into_iter().chain(rest))
     }
 
-    /// `last_token` is the last token used, if that is not the minted one.
+    /// Releases the lock, or leaves its queue. `last_token` is the last token used, if that is not
+    /// the one that Redis minted.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
         // 0 is no token: the first one is a time of the server in microseconds.
         let arguments = [Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))];
@@ -138,6 +139,8 @@ impl Target {
         self.kind.scripts().release.call(&self.keys, arguments)
     }
 
+    /// Lengthens the lease of this owner to `ttl` from now, and never shortens it (rule 14).
+    /// `count` is the hold count, which some kinds show in Redis.
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
         // 0 tells the script that there is no hash to write the count into. With a count,
         // `renew.lua` would try an `HSET` on the string of a mutex.
@@ -159,7 +162,7 @@ impl Target {
         }
     }
 
-    /// Asks who has it, and as much more as is to be seen.
+    /// The request that inspects the lock. `view` says how much the reply contains.
     pub(crate) fn inspect(&self, view: View) -> Call {
         let inspect = &self.kind.scripts().inspect;
         match view {
@@ -173,7 +176,8 @@ impl Target {
         }
     }
 
-    /// Takes the lock from this owner, until a deadline in the server's time.
+    /// Takes the lock from this owner. After the deadline, in the server's time, the script does
+    /// nothing.
     pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
         // The caller does not know the holder's lease. The script lengthens the fence to the window
         // of the next owner where that is longer.
@@ -182,6 +186,7 @@ impl Target {
         self.kind.scripts().force.call(&self.keys, arguments)
     }
 
+    /// Asks the holder to release the lock. `None` if the kind does not support that.
     pub(crate) fn request(&self) -> Option<Call> {
         self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, []))
     }

@@ -138,10 +138,11 @@ impl Manager {
         deadline.min(self.clock.now().after(self.timeouts.command))
     }
 
-    /// How long an attempt to connect takes at most, as a rule.
+    /// How long a caller waits for an attempt to connect.
     pub(crate) fn longest_attempt(&self) -> Duration {
-        // A look-up by sentinels, and the first replies of a new connection, come on top. A longer
-        // limit would make each caller of a dead server wait for the sum.
+        // An attempt may take longer: the look-up of the master takes time of its own, and so
+        // does each of the first replies. With the sum as the limit, each caller of a dead server
+        // would wait that long.
         self.timeouts.connect
     }
 

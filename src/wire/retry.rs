@@ -40,18 +40,18 @@ impl RetryBackoff {
 /// with the next connection attempt for a caller, or after [`REFUSED`]: while the callers'
 /// connections are healthy, nothing else shows that the refusal is mended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ConnectRefusal {
     tried: u64,
     since: Moment,
 }
 
-impl Refusal {
+impl ConnectRefusal {
     /// To be made before the attempt that may be refused, with the number of attempts for callers
     /// until then.
-    pub(crate) fn before(tried: u64, now: Moment) -> Refusal {
+    pub(crate) fn before(tried: u64, now: Moment) -> ConnectRefusal {
         // Read after the refusal, `tried` could count an attempt of a caller that came later and
         // was successful. Then this server would be left alone for a minute although it is mended.
-        Refusal { tried, since: now }
+        ConnectRefusal { tried, since: now }
     }
 
     /// Whether to subscribe at the server again.

@@ -14,7 +14,8 @@ use crate::wire::endpoint::Endpoint;
 use crate::wire::error_context::io_error;
 use crate::wire::socket::Socket;
 
-/// The largest TLS record. It fits into the buffer of a session, which is empty before each.
+/// The largest TLS record. It fits into the buffer of a session, because [`send`] empties the
+/// buffer before it adds the next record.
 pub(super) const RECORD: usize = 16 * 1024;
 
 /// CA certificates to trust, and the client certificate.
@@ -36,7 +37,7 @@ pub(crate) struct ClientCertificate {
 }
 
 impl Certificates {
-    /// Adds them to an endpoint that speaks TLS.
+    /// Adds them to an endpoint that speaks TLS. Returns any other endpoint as it was.
     pub(crate) fn equip(&self, server: Endpoint) -> Result<Endpoint> {
         if server.is_secure() { Ok(server.set_tls(self.config()?)) } else { Ok(server) }
     }
@@ -82,8 +83,8 @@ impl Certificates {
         Ok(Arc::clone(self.config.get_or_init(|| Arc::new(config))))
     }
 
-    /// The trusted authorities, and no others, whatever features rustls or the driver were built
-    /// with.
+    /// The trusted authorities: those of the user, else those of the machine. The features with
+    /// which rustls or the driver were built add none.
     fn roots(&self) -> Result<RootCertStore> {
         let field = "ca_certificate";
         let mut roots = RootCertStore::empty();

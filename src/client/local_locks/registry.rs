@@ -20,7 +20,7 @@ use crate::base::option::Lease;
 use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::{Clock, Moment};
 use crate::base::token::FencingToken;
-use crate::engine::closing::{Closing, Phase};
+use crate::engine::closing::{Closing, ClosingPhase};
 
 /// The locks of one [`LocalLocks`](crate::LocalLocks).
 pub(super) struct Registry {
@@ -42,11 +42,11 @@ struct Lock {
     /// stays, for the report.
     holder: Option<LocalGrant>,
     /// A condition variable for each thread, so that a release wakes the first alone.
-    queue: VecDeque<Arc<Waiter>>,
+    queue: VecDeque<Arc<LocalWaiter>>,
 }
 
 /// A thread that waits.
-struct Waiter {
+struct LocalWaiter {
     since: Moment,
     woken: Condvar,
 }
@@ -65,7 +65,7 @@ impl Registry {
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.phase() != Phase::Open
+        self.closing.phase() != ClosingPhase::Open
     }
 
     /// Waits for the lock and takes it; `None` if others hold it for the whole wait.
@@ -77,7 +77,7 @@ impl Registry {
     ) -> Result<Option<LocalGrant>> {
         let since = self.clock.now();
         let deadline = since.after(wait);
-        let waiter = Arc::new(Waiter { since, woken: Condvar::new() });
+        let waiter = Arc::new(LocalWaiter { since, woken: Condvar::new() });
         let mut state = self.state.lock();
         // Also if the lock is free: a newcomer that took it past the queue would overtake the first
         // thread, which was notified and has not run yet.
@@ -128,7 +128,7 @@ impl Registry {
         // Under the lock: a hold that is valid at this moment is still the holder, since no other
         // thread can take the lock now.
         let was_valid = self.is_valid(grant);
-        if self.closing.phase() != Phase::Ended {
+        if self.closing.phase() != ClosingPhase::Ended {
             // By the token: after the lease ended, the lock may belong to another thread, which
             // must keep it.
             state.change(name, |lock| {
@@ -154,7 +154,7 @@ impl Registry {
             since: Some(now.since(grant.since)),
             ttl: (grant.valid_until != Moment::FAR).then(|| grant.valid_until.since(now)),
         };
-        let waiter = |(index, waiter): (usize, &Arc<Waiter>)| WaitingProcess {
+        let waiter = |(index, waiter): (usize, &Arc<LocalWaiter>)| WaitingProcess {
             owner: Vec::new(),
             origin: origin(),
             place: index + 1,
@@ -173,7 +173,7 @@ impl Registry {
     }
 
     pub(super) fn is_valid(&self, grant: LocalGrant) -> bool {
-        self.clock.now() < grant.valid_until && self.closing.phase() != Phase::Ended
+        self.clock.now() < grant.valid_until && self.closing.phase() != ClosingPhase::Ended
     }
 
     /// Why this hold is not valid.
@@ -187,7 +187,7 @@ impl Registry {
     /// Refuses and cancels all waits, and takes what is still held when the grace is over.
     pub(super) fn close(&self, grace: Duration, within: Duration) -> CloseReport {
         let end = self.clock.now().after(grace);
-        self.closing.advance(Phase::Closing);
+        self.closing.advance(ClosingPhase::Closing);
         let (mut cancelled, mut holds) = (0, Vec::new());
         for (name, lock) in &self.state.lock().locks {
             cancelled += lock.queue.len();
@@ -199,7 +199,7 @@ impl Registry {
         let works =
             |(name, grant): &(Name, LocalGrant)| self.is_valid(*grant) && self.has(name, *grant);
         drop(self.closing.wait(&*self.clock, end.min(last), &holds, works));
-        self.closing.advance(Phase::Ended);
+        self.closing.advance(ClosingPhase::Ended);
         let loss = |(name, grant): &(Name, LocalGrant)| {
             self.has(name, *grant).then(|| self.loss(name, *grant))
         };

@@ -44,7 +44,8 @@ impl AcquireLoop<'_> {
         NextAction::Held(lease)
     }
 
-    /// Which limit a hold would exceed before it begins, and its length.
+    /// Returns the limit that a hold has already reached at `now`, by its name, and its length;
+    /// `None` if the hold can begin. Redis made the grant at `sent` or later.
     pub(super) fn exceeded_limit(
         &self,
         sent: Moment,
@@ -81,9 +82,9 @@ impl AcquireLoop<'_> {
 
     /// Reads the grant of a message. Returns `None` unless it is certainly valid (rule 10).
     pub(super) fn read_grant(&mut self, message: ReceivedGrant) -> Option<Granted> {
-        // Redis made this attempt the owner after any reply that found another holder, so that reply must
-        // not end the wait as *busy* any more. Until a later reply says otherwise, the attempt may own
-        // the lock.
+        // The last reply may have found another holder. This grant may be later than that reply, so
+        // the wait must not end as *busy* because of it. Until another reply comes, the attempt may
+        // own the lock.
         self.busy_at = None;
         if let Some(attempt) = &mut self.attempt {
             attempt.unknown = true;
@@ -100,8 +101,9 @@ impl AcquireLoop<'_> {
 
         let protocol = &self.context.protocol;
         let after = protocol.granted_after(&message.grant, received, self.queued_at);
-        // The window counts from a moment that is surely before the grant, so the lease ends here before
-        // it ends in Redis, however late the message came.
+        // `sent` is a moment that is surely before the grant; a message has no request that was
+        // sent. The window counts from it, so the lease ends here before it ends in Redis, however
+        // late the message came.
         let sent =
             after.filter(|&sent| whole && self.exceeded_limit(sent, window, now).is_none())?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters })

@@ -13,7 +13,7 @@ use crate::engine::listener::state::{
 };
 use crate::protocol::wake_message::{Publisher, WakeMessage, read};
 use crate::wire::failure::Failure;
-use crate::wire::retry::{Refusal, RetryBackoff};
+use crate::wire::retry::{ConnectRefusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber};
 
 /// How often a thread looks whether it is still wanted, and which channels are.
@@ -191,7 +191,8 @@ impl ServerThread {
         // Both before the attempt to listen: a caller that connects, or asks to try again, after the
         // refusal may have found that this user has the right by now, and must not count as one that came
         // before.
-        let refusal = Refusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
+        let refusal =
+            ConnectRefusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
         let retries = self.shared.state.lock().retries;
 
         let mut delayed = Delayed::default();
@@ -221,7 +222,7 @@ impl ServerThread {
 
     /// Rests after a refusal. If the client cannot listen because of it, the rest ends when somebody
     /// waits. Otherwise it ends when a caller has tried to connect to this server, or after a minute.
-    fn rest_while_refused(&self, refusal: Refusal, retries: u64) {
+    fn rest_while_refused(&self, refusal: ConnectRefusal, retries: u64) {
         let mut state = self.shared.state.lock();
         let is_over =
             || refusal.is_over(self.publisher.connect_attempts(), self.shared.clock.now());
@@ -315,8 +316,8 @@ impl ServerThread {
             let (refusals, able) = state.replies(&name, wish, SubscribeReply::Refused);
             if let Some(channel) = state.channels.get_mut(&name)
                 && channel.wish == wish
-                // Only when those that are left cannot be enough. A late reply to an earlier wish does
-                // not count.
+                // The channel is refused only when the servers that have not refused it are too
+                // few. A reply to an earlier wish does not count.
                 && refusals + self.shared.publishers.required() > able
             {
                 channel.state = ChannelState::Refused(failure.clone());

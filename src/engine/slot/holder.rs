@@ -21,13 +21,15 @@ pub(super) struct Demand {
 }
 
 impl Demand {
+    /// Adds the count that a grant reports.
     pub(super) fn add(&mut self, waiters: u32) {
-        // The count of the grant. A message may have come before the reply with the grant, and counts
-        // later waiters.
+        // The greater count stays. A message may arrive before the reply with the grant although
+        // Redis sent it later, and then it counts waiters that the grant does not.
         self.remote = self.remote.max(waiters);
         self.wanted |= waiters > 0;
     }
 
+    /// Takes the count of a message that a waiter sent.
     pub(super) fn set(&mut self, waiters: u32) {
         self.remote = waiters;
         self.wanted = true;

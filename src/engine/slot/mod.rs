@@ -25,7 +25,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
-use crate::engine::closing::Phase;
+use crate::engine::closing::ClosingPhase;
 use crate::engine::context::Context;
 use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
@@ -280,7 +280,7 @@ impl Slot {
 
     /// Whether a thread here is acquiring the lock or releasing it.
     pub(crate) fn is_in_exchange(&self) -> bool {
-        self.state.lock().is_in_exchange(self.context.closing.phase() == Phase::Ended)
+        self.state.lock().is_in_exchange(self.context.closing.phase() == ClosingPhase::Ended)
     }
 
     /// The leases that threads here hold.

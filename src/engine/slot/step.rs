@@ -18,6 +18,7 @@ pub(super) struct Step {
     /// The threads to wake. Most events wake at most one, so the first needs no allocation.
     first: Option<Arc<Waiter>>,
     more: Vec<Arc<Waiter>>,
+    /// Whether to wake the acquirer from its pause, so that it looks at the state again.
     pub(super) wakes_acquirer: bool,
     pub(super) next_check: NextCheck,
     /// Dropped once the slot is unlocked: it may have the last reference to the lease or to the slot.

@@ -62,8 +62,8 @@ impl Report {
             }
         }
 
-        // One line for each cause, because each has a remedy of its own. There are few causes, so a list
-        // does.
+        // One line for each cause, because each has a remedy of its own. There are few causes, so a
+        // linear search in `logged` is enough.
         let mut rest: &[Loss] = &lost;
         let mut logged = Vec::new();
         while let Some((first, others)) = rest.split_first() {

@@ -161,13 +161,14 @@ impl Runner {
                         again.push(TimedTask { due: now.after(LONGEST_RETRY), task });
                     }
                 }
-                // The value may be in Redis until then. A place in the queue outlives a short lease.
+                // Up to this moment the value may still be in Redis. `DEAD_AFTER` is in it because
+                // a place in the queue outlives a short lease.
                 ScheduledTask::Release(task)
                     if now < task.settled.after(task.ttl.max(DEAD_AFTER)) =>
                 {
                     requests.push(WorkerRequest::Release(Arc::clone(task)));
                 }
-                // It has expired by itself, and no request for it is left.
+                // The value has expired by itself, and no request for it can run any more.
                 ScheduledTask::Release(task) => self.task_queue.release_done(task),
                 ScheduledTask::Notify(notification) => notifications.push(notification.clone()),
             }

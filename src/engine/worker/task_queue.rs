@@ -101,8 +101,10 @@ impl TaskQueue {
     pub(super) fn check_at<S: RenewableSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
         let mut state = self.state.lock();
         let place = Arc::as_ptr(slot) as usize;
-        // A slot asks for earlier moments only, but for one case: after a check that a panic cut short it
-        // may have an entry that it does not know of, and that is the earlier one.
+        // The earlier moment stays. Usually a slot asks for an earlier moment than that of its
+        // entry. But `check_again` forgets the entry first, because after a panic the slot may
+        // remember one that does not exist. If the entry does exist, the new moment may be the
+        // later one.
         let due = state.checks.due(&place).map_or(due, |before| due.min(before));
         let slot: Weak<dyn RenewableSlot> = Arc::<S>::downgrade(slot);
         state.checks.put(place, due, slot);

@@ -53,10 +53,10 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         self.queue.remove(&(due, key)).map(|value| (due, value))
     }
 
-    /// Makes everything due at a moment that would be due later. The moment depends on the value.
+    /// Moves each timer that is due later than `due(value)` to that moment.
     pub(super) fn bring_forward(&mut self, due: impl Fn(&V) -> Moment) {
-        // `put` looks in the map for the old entry of each, which was taken out: it finds none, and
-        // inserts the new one.
+        // The queue was taken out, while `self.due` still has the old times. So `put` tries to
+        // remove an old entry that is not there, which does no harm.
         for ((before, key), value) in std::mem::take(&mut self.queue) {
             self.put(key, before.min(due(&value)), value);
         }

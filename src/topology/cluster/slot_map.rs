@@ -23,8 +23,9 @@ pub(super) struct SlotMap {
     pub(super) refreshing: bool,
     /// When the next refresh may start.
     pub(super) refresh_allowed_at: Option<Moment>,
-    /// Why the last refresh failed, and the time that it had.
+    /// Why the last refresh failed; `None` after a success.
     pub(super) last_error: Option<Failure>,
+    /// How much time the last failed refresh had. A thread with much more time refreshes again.
     pub(super) refresh_time: Duration,
     /// The node that failed last. It is asked last.
     pub(super) suspect: Option<Address>,
@@ -85,7 +86,7 @@ impl SlotMap {
                 masters.len() - 1
             });
             let place = u16::try_from(place).unwrap_or(NOBODY);
-            // In range, because `ranges` accepts no other numbers.
+            // In range, because the parser (`address::ranges`) rejects other numbers.
             slots[usize::from(*first)..=usize::from(*last)].fill(place);
         }
         let before = std::mem::replace(&mut self.masters, masters);

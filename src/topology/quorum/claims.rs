@@ -72,24 +72,25 @@ impl Claims {
         // attempt pays for a constant share of one, and the table is at most a step larger than
         // needed.
         if table.claims.len() >= table.sweep_at.max(SWEEP_STEP) {
-            // Compared with the time of sending, not with `settled` of this request, which is
-            // later: a hold that ends in between is live now, and its failed renewal looks its
-            // claim up.
+            // `sent` is the present. `settled` of this request is later, so a sweep by it would
+            // remove the claim of a hold that is live now and ends before `settled`. When a renewal
+            // of that hold fails, its claim is still needed.
             table.claims.retain(|_, claim| claim.until > sent);
             table.sweep_at = table.claims.len() + SWEEP_STEP;
         }
         let new = Claim { held: 0, open: 0, fresh: 0, settled, until };
         let claim = table.claims.entry(owner.into()).or_insert(new);
-        // Before `open` is set. A server that still owes a reply to an earlier round stays open
-        // even if it replies to this one: the earlier request may be delayed, and run last.
+        // Computed before `open` is set. A server that still owes the reply to an earlier request
+        // stays open even if it replies to this one: the earlier request may be delayed, and run
+        // last.
         claim.fresh = servers & !claim.open;
         claim.open |= servers;
         claim.settled = claim.settled.max(settled);
         claim.until = claim.until.max(until);
     }
 
-    /// Notes the replies to a request: `accepted` servers gave their votes, and `over` servers have
-    /// replied, or were not sent the request after all.
+    /// Notes the outcome of a request. The servers in `accepted` gave their votes. At the servers
+    /// in `over` this request cannot run any more: they replied to it, or it was not sent to them.
     pub(super) fn replied(&self, owner: &[u8], accepted: u64, over: u64) {
         self.0.lock().change(owner, |claim| {
             claim.held |= accepted;
@@ -108,9 +109,9 @@ impl Claims {
     pub(super) fn released(&self, owner: &[u8], servers: u64, sent: Moment) {
         self.0.lock().change(owner, |claim| {
             claim.held &= !servers;
-            // A proposal that is still on its way may arrive after this
-            // release, and be accepted then. Only a release sent after that proposal's deadline
-            // rules it out, because the server ignores late proposals (rule 6).
+            // A proposal that is still on its way may arrive after this release, and be accepted
+            // then. Only a release sent after that proposal's deadline rules it out, because the
+            // server ignores late proposals (rule 6).
             if sent >= claim.settled {
                 claim.open &= !servers;
             }

@@ -344,8 +344,8 @@ impl Protocol for Quorum {
         ))
     }
 
-    // No client receives the request. The contract of `request_release` allows that, so
-    // that it is no error here.
+    /// Sends nothing: nobody receives a request for a lock on several servers. That is no error,
+    /// because a request to one server, too, may reach no client.
     fn request_release(&self, _target: &Target, _deadline: Moment) -> Result<bool, Failure> {
         Ok(false)
     }

@@ -17,7 +17,7 @@ use crate::topology::sentinel::{SWITCHES, Sentinels};
 use crate::wire::failure::{self, Failure, is_denial};
 use crate::wire::locator::Locator as _;
 use crate::wire::manager::Manager;
-use crate::wire::retry::{Refusal, RetryBackoff};
+use crate::wire::retry::{ConnectRefusal, RetryBackoff};
 use crate::wire::subscription::{Event, Subscriber as _, Subscription};
 
 /// How often it checks whether its client has ended, and locates the master: the sentinel that it
@@ -55,7 +55,7 @@ struct Follower {
     /// How many sentinels refused the subscription since the last one accepted it.
     refusals: usize,
     /// Taken before the first of these attempts, and again before the first one after a rest.
-    refusal: Option<Refusal>,
+    refusal: Option<ConnectRefusal>,
 }
 
 impl Follower {
@@ -118,7 +118,8 @@ impl Follower {
     /// Follows the messages of one sentinel until it fails, or the client has ended (`Ok`).
     fn listen(&mut self) -> Result<(), Failure> {
         let Some(manager) = self.manager.upgrade() else { return Ok(()) };
-        // Before the attempt, see `Refusal::before`.
+        // Noted before the attempt. If a caller connects while the attempt is refused, `rest` must
+        // see that (`ConnectRefusal::before`).
         self.refusal.get_or_insert_with(|| refusal_now(&manager));
         let (number, mut subscription) = self.subscribe(&manager)?;
         drop(manager);
@@ -158,15 +159,15 @@ impl Follower {
 }
 
 /// To be kept if the next attempt is refused.
-fn refusal_now(manager: &Manager) -> Refusal {
-    Refusal::before(manager.attempts().counts().all(), manager.now())
+fn refusal_now(manager: &Manager) -> ConnectRefusal {
+    ConnectRefusal::before(manager.attempts().counts().all(), manager.now())
 }
 
 /// The next poll of the sentinels.
 struct NextPoll {
     wait: Duration,
     /// When all sentinels refused the query.
-    refused: Option<Refusal>,
+    refused: Option<ConnectRefusal>,
 }
 
 impl NextPoll {
@@ -178,7 +179,8 @@ impl NextPoll {
     /// to.
     fn look(&mut self, manager: &Manager, asks_all: bool) {
         let now = refusal_now(manager);
-        let rests = |it: Refusal| !it.is_over(manager.attempts().counts().all(), manager.now());
+        let rests =
+            |it: ConnectRefusal| !it.is_over(manager.attempts().counts().all(), manager.now());
         // A user who may subscribe but not query would otherwise be refused twice a second. An
         // announced switch is worth the attempt.
         if self.refused.is_some_and(rests) && !asks_all {
@@ -278,7 +280,8 @@ mod tests {
         for refused in [1, 1, 2] {
             next.look(&refusing.manager, false);
             assert_eq!(refusing.server.error_count("WRONGPASS"), refused);
-            // The first time less than a minute passes.
+            // Less than a minute has passed after the first of these steps, and more after the
+            // second.
             refusing.clock.put_forward(refusing.clock.now().after(REFUSED * 2 / 3));
         }
     }

@@ -108,8 +108,9 @@ impl Batcher {
         let mut now = self.clock.now();
         let mut limit = span.limit();
         let mut entries = pending.entries.lock();
-        // When the leader looks for a place without being woken: at its turn, from which on it may
-        // take one of the additional places, which nobody returns.
+        // When the leader looks for a place although nobody woke it: at its turn. From then on it
+        // may take a place above the few. Such a place is free without anybody returning it, so no
+        // wake-up announces it.
         let mut look = limit.min(entries.turn);
         loop {
             if now >= limit {

@@ -56,8 +56,8 @@ impl Entries {
             _ => None,
         });
         let Some((deadline, leader)) = waiting.max() else { return false };
-        // Woken, because the wake-up for a free place may have gone to the leader before, who did
-        // not use it.
+        // The new leader counts as woken: the former one may have received the wake-up for a free
+        // place, and did not use it.
         (self.deadline, self.leader, self.leader_woken) = (deadline, leader, true);
         true
     }

@@ -78,6 +78,17 @@ fn five_thousand_threads_are_served_in_order() {
     until("it is free", || !exists(&server, "x"));
 }
 
+/// Ends all waits of a client, also those that begin later, if the test has failed.
+struct Ends<'a>(&'a LockClient);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.shutdown(SOON);
+        }
+    }
+}
+
 /// Every one has its verdict: the lock, "not in that time", or "called off".
 #[test]
 fn five_thousand_threads_each_get_an_outcome() {
@@ -108,6 +119,8 @@ fn five_thousand_threads_each_get_an_outcome() {
             };
             small(format!("waiter {number}")).spawn_scoped(scope, body).unwrap();
         }
+        // A check that fails must not leave the others waiting: the scope joins them before it panics.
+        let _ends = Ends(&client);
         assert!(connections(&server) <= POOL as usize + 2 + 3, "{}", connections(&server));
         let hurried = THREADS.div_ceil(3) as u32;
         within(LATEST, "the hurried ones give up", || none.load(Ordering::SeqCst) == hurried);

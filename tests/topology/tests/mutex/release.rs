@@ -53,7 +53,8 @@ pub(crate) fn release_of_a_lost_lock_reports_the_loss<T: Topology>(scene: &Scene
     let next = elsewhere.try_lock().unwrap().expect("free");
     let error = guard.release().unwrap_err();
     assert!(error.is_lost() && error.is_not_held(), "{error:?}");
-    assert!(error.to_string().contains(&scene.name("x")), "{error}");
+    let name = scene.name("x");
+    assert!(error.to_string().contains(&*String::from_utf8_lossy(&name)), "{error}");
     // The other's was not touched.
     next.check().unwrap();
     next.release().unwrap();

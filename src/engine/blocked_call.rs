@@ -12,46 +12,46 @@ use crate::engine::slot::Slot;
 const REMEMBERED: usize = 64;
 
 /// Who was in the way of a thread at the end of a wait.
-struct Refusal {
+struct BlockedCall {
     slot: Weak<Slot>,
     blocker: Blocker,
     at: Moment,
 }
 
 thread_local! {
-    static REFUSALS: RefCell<Vec<Refusal>> = RefCell::default();
+    static BLOCKED_CALLS: RefCell<Vec<BlockedCall>> = RefCell::default();
 }
 
 /// This thread goes without the lock, because of this holder.
 pub(crate) fn remember(slot: &Arc<Slot>, blocker: Blocker) {
-    let refusal = Refusal { slot: Arc::downgrade(slot), blocker, at: slot.context().now() };
+    let call = BlockedCall { slot: Arc::downgrade(slot), blocker, at: slot.context().now() };
     // While the thread ends nobody asks any more.
-    let forgotten = REFUSALS.try_with(|refusals| {
-        let mut refusals = refusals.borrow_mut();
-        refusals.push(refusal);
-        (refusals.len() > REMEMBERED).then(|| refusals.remove(0))
+    let forgotten = BLOCKED_CALLS.try_with(|calls| {
+        let mut calls = calls.borrow_mut();
+        calls.push(call);
+        (calls.len() > REMEMBERED).then(|| calls.remove(0))
     });
     drop(forgotten);
 }
 
 /// This thread asks for the lock anew: what it was told before counts no longer.
 pub(crate) fn forget(slot: &Arc<Slot>) {
-    let forgotten = REFUSALS.try_with(|refusals| {
-        let mut refusals = refusals.borrow_mut();
+    let forgotten = BLOCKED_CALLS.try_with(|calls| {
+        let mut calls = calls.borrow_mut();
         let index =
-            refusals.iter().position(|it| std::ptr::eq(it.slot.as_ptr(), &raw const **slot))?;
-        Some(refusals.remove(index))
+            calls.iter().position(|it| std::ptr::eq(it.slot.as_ptr(), &raw const **slot))?;
+        Some(calls.remove(index))
     });
     drop(forgotten);
 }
 
 /// Who was in the way when this thread's last call for the lock went without it.
 pub(crate) fn last_blocker(slot: &Arc<Slot>) -> Option<Holder> {
-    let (blocker, at) = REFUSALS
-        .try_with(|refusals| {
-            let refusals = refusals.borrow();
+    let (blocker, at) = BLOCKED_CALLS
+        .try_with(|calls| {
+            let calls = calls.borrow();
             let found =
-                refusals.iter().find(|it| std::ptr::eq(it.slot.as_ptr(), &raw const **slot))?;
+                calls.iter().find(|it| std::ptr::eq(it.slot.as_ptr(), &raw const **slot))?;
             Some((found.blocker.clone(), found.at))
         })
         .ok()??;
