@@ -58,6 +58,7 @@
 //! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holder of a lock, since when, and who waits |
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
+//! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |

@@ -149,8 +149,8 @@ mod tests {
                 assert!(Name::new(b"", &key).is_err(), "{}", key.escape_ascii());
             }
         }
-        for key in ["leasehold:index", "leasehold:", "redisson_lock__channel:{x}"] {
-            assert!(Name::new(b"", key.as_bytes()).is_err(), "{key}");
+        for key in [INDEX, b"leasehold:", b"redisson_lock__channel:{x}"] {
+            assert!(Name::new(b"", key).is_err(), "{}", key.escape_ascii());
         }
     }
 

@@ -35,7 +35,7 @@ impl Default for Settings {
             pool: PoolSettings::default(),
             give_up_after: Duration::from_secs(10),
             slow_wait: Some(Duration::from_secs(10)),
-            announce: true,
+            announce: false,
             connect_now: false,
             name_prefix: Vec::new(),
             label: String::new(),

@@ -72,8 +72,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<Option<Value>, Failure>;
 
-    /// Closes the connections of [`call_many`](Backend::call_many) to the server of this lock.
-    fn discard_connections(&self, target: &Target);
+    /// Closes the connections of [`call_many`](Backend::call_many) to the server of this key.
+    fn discard_connections(&self, key: &[u8]);
 
     /// The servers that publish what wakes this client's waiters.
     fn publishers(&self) -> Arc<dyn Publishers>;

@@ -276,7 +276,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         let replies = self.0.call_many(&keys, &calls, Lane::Worker, deadline);
         let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
             or_discard_connections(request.read(&reply?), || {
-                self.0.discard_connections(request.target)
+                self.0.discard_connections(request.target.key())
             })
         };
         requests.iter().zip(replies).map(told).collect()
@@ -323,7 +323,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         let inspection = |(target, reply): (&Arc<Target>, Result<Reply, Failure>)| {
             let report =
                 or_discard_connections(target.report(View::Waiters, reply?.value), || {
-                    self.0.discard_connections(target)
+                    self.0.discard_connections(target.key())
                 })?;
             Ok(report.identify(target.kind(), self.identity()))
         };
@@ -336,7 +336,10 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
 
     fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
         let ask = || self.at_index(index::list(), Lane::Callers, deadline);
-        Failure::retry_disconnected(ask).and_then(|reply| index::entries(reply.value))
+        let reply = Failure::retry_disconnected(ask)?;
+        or_discard_connections(index::entries(reply.value), || {
+            self.0.discard_connections(reserved::INDEX)
+        })
     }
 
     fn scan(

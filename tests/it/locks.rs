@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::common::log::texts;
 use crate::common::queue::waiting;
 use crate::common::{SOON, ask, ms, open, server, until, within};
-use leasehold::{Lease, LockClient, LockOptions, Locks, OwnedLease, Wait};
+use leasehold::{Lease, LockClient, LockOptions, Locks, OwnedLease};
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Cluster, Direction, Fault, Group, Proxy, Server};
 
@@ -28,8 +28,7 @@ fn entries(server: &Server) -> usize {
 
 /// Locks with these names, held.
 fn hold(client: &LockClient, names: impl Iterator<Item = String>) -> Vec<OwnedLease> {
-    // No connection for messages, and so no commands of one.
-    let options = LockOptions::new().wait(Wait::spin()).lease(Lease::renewed(SOON * 60));
+    let options = LockOptions::new().lease(Lease::renewed(SOON * 60));
     let lock = |name| client.mutex_with(name, options).unwrap().lock().unwrap();
     names.map(|name| lock(name).into_owned().unwrap()).collect()
 }
@@ -179,7 +178,9 @@ fn denied_announcement_is_warned_about_once() {
     ask::<()>(&server, &rule);
     let client = LockClient::builder(url).label("denied").build().unwrap();
     let guard = client.mutex("a").unwrap().lock().unwrap();
-    let warnings = || texts(&["locks in use are not announced any more"]);
+    // Other tests are warned about their servers.
+    let address = server.socket().display().to_string();
+    let warnings = || texts(&["locks in use are not announced any more", &address]);
     until("it is told", || !warnings().is_empty());
     println_all(&warnings());
     let others = hold(&client, (0..3).map(|number| format!("b:{number}")));

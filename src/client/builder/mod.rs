@@ -103,7 +103,7 @@ impl LockClientBuilder {
             cluster: None,
             connect_timeout: Duration::from_secs(1),
             command_timeout: Duration::from_secs(1),
-            settings: Settings::default(),
+            settings: Settings { announce: true, ..Settings::default() },
         }
     }
 

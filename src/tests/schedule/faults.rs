@@ -180,8 +180,8 @@ impl Backend for FaultyBackend {
         self.memory.scan(position, pattern, deadline)
     }
 
-    fn discard_connections(&self, target: &Target) {
-        Backend::discard_connections(&self.memory, target);
+    fn discard_connections(&self, key: &[u8]) {
+        Backend::discard_connections(&self.memory, key);
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {

@@ -124,8 +124,8 @@ impl Backend for Cluster {
         Ok(Some(reply.value))
     }
 
-    fn discard_connections(&self, target: &Target) {
-        if let Some(member) = self.directory.known_master(hash_slot(target.key())) {
+    fn discard_connections(&self, key: &[u8]) {
+        if let Some(member) = self.directory.known_master(hash_slot(key)) {
             member.discard_connections();
         }
     }

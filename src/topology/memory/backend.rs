@@ -108,7 +108,7 @@ impl Backend for MemoryBackend {
     }
 
     /// Does nothing: replies here cannot be out of step.
-    fn discard_connections(&self, _target: &Target) {}
+    fn discard_connections(&self, _key: &[u8]) {}
 
     fn publishers(&self) -> Arc<dyn Publishers> {
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));

@@ -71,7 +71,7 @@ impl Backend for Single {
         Ok(Some(reply.value))
     }
 
-    fn discard_connections(&self, _target: &Target) {
+    fn discard_connections(&self, _key: &[u8]) {
         self.transport.discard_connections();
     }
 

@@ -513,7 +513,7 @@ limit = ",
     ),
     // The index.
     (
-        "index-entry-never-dropped",
+        "announced-entry-never-dropped",
         "protocol/announce.lua",
         "'(' .. now - ARGV[2])",
         "'(0')",

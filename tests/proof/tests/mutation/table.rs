@@ -1142,12 +1142,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::locks::denied_announcement_is_warned_about_once",
     ),
     bug(
-        "index-entry-never-dropped",
+        "announced-entry-never-dropped",
         "announcements",
         "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
     ),
     bug(
-        "free-lock-listed",
+        "announced-lock-listed-though-free",
         "the list of locks in use",
         "leasehold::tests::locks::hold_is_announced_after_a_second_and_not_before",
     ),
