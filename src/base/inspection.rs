@@ -111,8 +111,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The owner's value in Redis, which is new for every attempt. A [blocker](crate::Mutex::last_blocker) of
-    /// another library has the first 512 bytes of it.
+    /// The owner's value in Redis, which is new for every attempt. Of what another
+    /// library wrote it has at most 16 KiB, and as a [blocker](crate::Mutex::last_blocker) 512 bytes.
     ///
     /// ```
     /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {

@@ -79,7 +79,7 @@ pub struct Locks {
     pattern: Glob,
     /// Where the scan goes on.
     scan: Option<ScanPosition>,
-    /// What was or will be inspected.
+    /// What was listed. What is no lock is not kept: a scan may find any number of such keys.
     seen: HashSet<(&'static str, Name)>,
     candidates: Vec<Candidate>,
     inspected: VecDeque<Result<ListedLock>>,
@@ -97,10 +97,11 @@ impl Locks {
     /// Also scans all keys of the server, or of all masters of a cluster, for locks that nobody announced: of
     /// other libraries, of clients that do not announce, and those that began a moment ago.
     ///
-    /// Each string whose key matches counts as a mutex, and each hash with an owner as Redisson writes it as a
-    /// reentrant lock. So use a pattern that matches names of locks only: the values of all other strings that
-    /// match are read, too. The scan goes on while the iterator is used, by `SCAN` in steps of about 1,000 keys,
-    /// so no step keeps the server busy for long. What is locked or released meanwhile may be missed.
+    /// Each string whose key matches counts as a mutex, and each hash with an owner as Redisson writes it
+    /// as a reentrant lock. So use a pattern that matches names of locks only: the values of all other
+    /// strings that match are read, too. The scan goes on while the iterator is used, by `SCAN` in steps
+    /// of about 1,000 keys, so a step keeps the server busy for long only where a single value that
+    /// matches is huge. What is locked or released meanwhile may be missed.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -117,7 +118,7 @@ impl Locks {
     fn add(&mut self, kind: &'static dyn LockKind, key: &[u8], is_found: bool) {
         // Keys beside locks have reserved names.
         let Ok(name) = Name::new(b"", key) else { return };
-        if self.pattern.rest(key).is_some() && self.seen.insert((kind.name(), name.clone())) {
+        if self.pattern.rest(key).is_some() && !self.seen.contains(&(kind.name(), name.clone())) {
             let target = self.client.engine().protocol.target(kind, name);
             self.candidates.push(Candidate { target, is_found });
         }
@@ -129,13 +130,14 @@ impl Locks {
         let engine = self.client.engine();
         let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
         for (candidate, inspection) in batch.iter().zip(inspections) {
-            self.inspected.extend(self.listed(candidate, inspection));
+            let listed = self.listed(candidate, inspection);
+            self.inspected.extend(listed);
         }
     }
 
     /// What is shown of a lock, if it is in use.
     fn listed(
-        &self,
+        &mut self,
         candidate: &Candidate,
         inspection: std::result::Result<Inspection, Failure>,
     ) -> Option<Result<ListedLock>> {
@@ -148,8 +150,10 @@ impl Locks {
                 let in_use = !inspection.holders().is_empty()
                     || inspection.waiting().is_some_and(|it| it > 0);
                 let name = self.pattern.rest(target.key())?.to_vec();
-                (is_lock && in_use)
-                    .then(|| Ok(ListedLock { name, kind: target.kind().name(), inspection }))
+                let kind = target.kind().name();
+                // A scan may return a key twice.
+                (is_lock && in_use && self.seen.insert((kind, target.name().clone())))
+                    .then(|| Ok(ListedLock { name, kind, inspection }))
             }
             // It is no lock of this kind any more.
             Err(failure) if failure.is_wrong_type() => None,

@@ -80,6 +80,7 @@ impl Worker {
             task_queue: Arc::clone(&task_queue),
             in_progress: Vec::new(),
             report: Report::default(),
+            announces_from: Moment::PAST,
         };
         let runner = Arc::new(Mutex::new(Some(runner)));
         Worker { task_queue, wake_sender, clock, threads, started: AtomicBool::new(false), runner }

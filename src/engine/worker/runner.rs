@@ -33,6 +33,9 @@ const MAX_ANNOUNCED: usize = 1_000;
 const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
 /// While Redis is silent, an announcement holds up the next check for the time of a reply divided by this.
 const ANNOUNCEMENT_SHARE: u32 = 10;
+/// After an announcement without a reply none is sent for this long. The connection is lost with it, and
+/// renewals use the same one: while the server is slow they must not lose it each second.
+const ANNOUNCEMENT_REST: Duration = Duration::from_secs(20);
 
 /// How the log names the worker after a panic in one task.
 const PART: &str = "the renewal worker, which goes on with other locks,";
@@ -50,6 +53,8 @@ pub(super) struct Runner {
     pub(super) in_progress: Vec<ScheduledTask>,
     /// The lines that are still to be logged. A turn that panics leaves them to the next.
     pub(super) report: Report,
+    /// No announcement is sent before this.
+    pub(super) announces_from: Moment,
 }
 
 impl Runner {
@@ -141,19 +146,23 @@ impl Runner {
     fn carry_out(&mut self, now: Moment) {
         let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
         let (mut announced, mut room) = (Vec::new(), MAX_ANNOUNCED_BYTES);
-        for task in &self.in_progress {
+        let (last, first) = self.in_progress.split_at(self.first_announced());
+        for task in first.iter().chain(last) {
             match task {
                 ScheduledTask::Check(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
                     // Each by itself, so that a panic keeps no other lease from being renewed.
                     let checked = catch_panic(PART, || {
-                        for lease in Arc::clone(&slot).leases_to_check(now) {
-                            requests.extend(check(&slot, &lease, now, &mut self.report));
-                        }
+                        let leases = Arc::clone(&slot).leases_to_check(now);
+                        // Before the leases are looked at: the check that each of them asks for would otherwise
+                        // be due at the moment of this announcement, and the slot checked twice.
                         let has_room = room > 0 && announced.len() < MAX_ANNOUNCED;
                         if let Some(target) = Arc::clone(&slot).announce(has_room) {
                             room = room.saturating_sub(target.key().len());
                             announced.push(target);
+                        }
+                        for lease in leases {
+                            requests.extend(check(&slot, &lease, now, &mut self.report));
                         }
                     });
                     if checked.is_none() {
@@ -206,9 +215,21 @@ impl Runner {
         }
     }
 
+    /// The number of the task with which a turn begins. Where not all announcements have room, it is a random
+    /// check: slots that are due at one moment always come in the same order, and the last ones would never have
+    /// room.
+    fn first_announced(&self) -> usize {
+        let is_check = |task: &&ScheduledTask| matches!(task, ScheduledTask::Check(_));
+        let checks = self.in_progress.iter().take_while(is_check).count();
+        if checks > MAX_ANNOUNCED { fastrand::usize(..checks) } else { 0 }
+    }
+
     /// Notes in the index that these locks are in use.
-    fn announce(&self, targets: &[Arc<Target>]) {
+    fn announce(&mut self, targets: &[Arc<Target>]) {
         let now = self.clock.now();
+        if now < self.announces_from {
+            return;
+        }
         let until_next = self.task_queue.next_due().since(now);
         let most = until_next.clamp(self.exchange / ANNOUNCEMENT_SHARE, self.exchange);
         let Err(failure) = self.protocol.announce(targets, now.after(most)) else { return };
@@ -216,6 +237,9 @@ impl Runner {
             self.task_queue.announces.store(false, Ordering::Relaxed);
             log!(warn, "locks in use are not announced any more: {failure}");
         } else {
+            if !matches!(failure, Failure::Refused(_)) {
+                self.announces_from = now.after(ANNOUNCEMENT_REST);
+            }
             // Also when memory is full. The next announcement of each follows in any case.
             log!(debug, "{} locks in use were not announced: {failure}", targets.len());
         }

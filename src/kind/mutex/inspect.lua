@@ -4,14 +4,14 @@
 --       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
 -- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
 -- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
---         a holder: {owner, time to live in ms (-1: none), last token (-1: none)}
+--         a holder: {owner (16 KiB of it at most), time to live in ms (-1: none), last token (-1: none)}
 --         a waiter: {attempt, its place}; those that are passed over are left out
 local time = redis.call('TIME')
 local owner = redis.call('GET', KEYS[1])
 local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holders, waiters, waiting = {}, {}, -1
 if owner then
-  holders[1] = {owner, redis.call('PTTL', KEYS[1]), last}
+  holders[1] = {string.sub(owner, 1, 16384), redis.call('PTTL', KEYS[1]), last}
 end
 if KEYS[3] then
   waiting = redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')

@@ -6,13 +6,18 @@
 -- Returns the same as mutex/inspect.lua. How many wait is not known: those of this library listen, and so do
 -- those of Redisson's plain lock. A place in the list says nothing about time, and is returned as -1.
 --
--- Redisson's read-write lock is a hash too: in its field `mode` is no owner, and it may have many readers.
+-- Redisson's read-write lock is a hash too: in its field `mode` is no owner, and it may have many readers. A hash
+-- that is no lock may have millions of fields, so 1,000 holders are listed at most.
 local time = redis.call('TIME')
 local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holders, waiters = {}, {}
-for _, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
+local left = redis.call('PTTL', KEYS[1])
+for at, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if at > 1001 then
+    break
+  end
   if owner ~= 'mode' then
-    holders[#holders + 1] = {owner, redis.call('PTTL', KEYS[1]), last}
+    holders[#holders + 1] = {string.sub(owner, 1, 16384), left, last}
   end
 end
 if KEYS[3] then
