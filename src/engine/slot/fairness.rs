@@ -60,7 +60,7 @@ pub(super) struct Fairness {
     /// Until when this process leaves the lock to others.
     pub(super) until: Moment,
     /// How many releases were received since this process last sent one.
-    releases_heard: u32,
+    pub(super) releases_heard: u32,
     /// How many of them are its own: that one, and earlier ones that were late.
     own_releases_due: u32,
     /// Whether this client has listened since before that release.

@@ -159,6 +159,11 @@ fn pause_ends_once_another_process_had_the_lock() {
             thread::yield_now();
         }
         held.release().unwrap();
+        // The first request after the subscription may get the lock before this message comes. A message
+        // that came after the next release would end the pause.
+        while bench.slot.state.lock().fairness.releases_heard == 0 {
+            thread::yield_now();
+        }
         let lease = first.join().unwrap();
         // The other client has just released the lock, and would pause too.
         bench.put_forward(YIELD_TIME);
