@@ -99,9 +99,10 @@ mod wire;
 
 pub use base::close_report::CloseReport;
 pub use base::error::{Error, ErrorKind, Result};
-pub use base::inspection::{Holder, Inspection, ServerInspection, WaitingProcess};
+pub use base::inspection::{Holder, Inspection, PermitCount, ServerInspection, WaitingProcess};
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
+pub use base::share::Access;
 pub use base::token::FencingToken;
 pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,

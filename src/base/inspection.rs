@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::share::Access;
 use crate::base::text::Span;
 use crate::base::token::FencingToken;
 
@@ -108,6 +109,17 @@ pub struct Holder {
     pub(crate) token: Option<FencingToken>,
     pub(crate) since: Option<Duration>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) part: Part,
+}
+
+/// Which part of a lock that several may hold a holder has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it, or it is not known.
+    #[default]
+    Whole,
+    Slots(Vec<u32>),
+    Access(Access),
 }
 
 impl Holder {
@@ -174,6 +186,39 @@ impl Holder {
         self.ttl
     }
 
+    /// The numbers of its permits of a semaphore; empty for other kinds of lock.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if holder.slots().contains(&0) {
+    ///     println!("{holder} has the first GPU");
+    /// }
+    /// # }
+    /// ```
+    pub fn slots(&self) -> &[u32] {
+        match &self.part {
+            Part::Slots(slots) => slots,
+            _ => &[],
+        }
+    }
+
+    /// How it holds a read-write lock; `None` for other kinds of lock.
+    ///
+    /// ```
+    /// # use leasehold::Access;
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if holder.access() == Some(Access::Write) {
+    ///     println!("{holder} writes");
+    /// }
+    /// # }
+    /// ```
+    pub fn access(&self) -> Option<Access> {
+        match self.part {
+            Part::Access(access) => Some(access),
+            _ => None,
+        }
+    }
+
     /// Shows all that is known.
     pub(crate) fn details(&self) -> Details<'_> {
         Details(self)
@@ -185,8 +230,13 @@ pub(crate) struct Details<'a>(&'a Holder);
 
 impl fmt::Display for Details<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Holder { since, token, ttl, .. } = self.0;
+        let Holder { since, token, ttl, part, .. } = self.0;
         write!(f, "{}", self.0)?;
+        match part {
+            Part::Whole => {}
+            Part::Slots(slots) => write!(f, ", slots {slots:?}")?,
+            Part::Access(access) => write!(f, ", {access}")?,
+        }
         if let Some(since) = since {
             write!(f, ", for {}", Span(*since))?;
         }
@@ -305,6 +355,7 @@ pub struct Inspection {
     pub(crate) holders: Vec<Holder>,
     pub(crate) waiters: Vec<WaitingProcess>,
     pub(crate) waiting: Option<usize>,
+    pub(crate) permits: Option<PermitCount>,
     pub(crate) servers: Vec<ServerInspection>,
 }
 
@@ -359,6 +410,21 @@ impl Inspection {
         self.waiting
     }
 
+    /// How many permits a semaphore has, and how many of them are held; `None` for other kinds of lock, and for a
+    /// semaphore that is not in use.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// if let Some(permits) = lock.inspect()?.permits() {
+    ///     println!("{} of {} permits are held", permits.used(), permits.limit());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permits(&self) -> Option<PermitCount> {
+        self.permits
+    }
+
     /// What each server of a [`QuorumClient`](crate::QuorumClient) says, in the order of its addresses; empty for
     /// any other client.
     ///
@@ -377,6 +443,9 @@ impl Inspection {
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(permits) = self.permits {
+            writeln!(f, "{} of {} permits are held", permits.used, permits.limit)?;
+        }
         if self.holders.is_empty() {
             let silent = self.servers.iter().any(|server| server.failure.is_some());
             f.write_str(if silent { "no holder is known" } else { "free" })?;
@@ -403,6 +472,37 @@ impl fmt::Display for Inspection {
             _ => {}
         }
         self.servers.iter().try_for_each(|server| write!(f, "\n{server}"))
+    }
+}
+
+/// The permits of a semaphore: how many there are, and how many are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermitCount {
+    pub(crate) limit: u32,
+    pub(crate) used: u32,
+}
+
+impl PermitCount {
+    /// The limit in force.
+    ///
+    /// ```
+    /// # fn demo(permits: leasehold::PermitCount) {
+    /// println!("{} permits in all", permits.limit());
+    /// # }
+    /// ```
+    pub fn limit(self) -> u32 {
+        self.limit
+    }
+
+    /// How many are held. It is above the limit after a `resize` to fewer permits than were held.
+    ///
+    /// ```
+    /// # fn demo(permits: leasehold::PermitCount) {
+    /// println!("{} free", permits.limit().saturating_sub(permits.used()));
+    /// # }
+    /// ```
+    pub fn used(self) -> u32 {
+        self.used
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod loss;
 pub(crate) mod name;
 pub(crate) mod option;
 pub(crate) mod reserved;
+pub(crate) mod share;
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) mod sync;
 #[cfg(any(test, feature = "testing"))]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::share::Share;
 use crate::base::text::Span;
 
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -356,6 +357,8 @@ pub struct LockOptions {
     pub(crate) release: Release,
     local_handoffs: Option<u32>,
     pub(crate) linger: Duration,
+    /// Set by the kind of lock, and by no user.
+    pub(crate) share: Share,
     min_replicas: Option<Durability>,
     min_fsyncs: Option<Durability>,
 }
@@ -618,6 +621,7 @@ impl LockOptions {
         self.lease == other.lease
             && self.wait_kind() == other.wait_kind()
             && self.release == other.release
+            && self.share == other.share
     }
 
     /// The way to wait. A handle fills in the default of its kind before it asks.

@@ -40,9 +40,13 @@ words! {
     BEATS = "beats",
     /// A key that never exists. In a cluster, every script declares it, so that a node that is
     /// giving the slot away refuses the script as a whole.
-    NEVER = "never";
+    NEVER = "never",
+    /// Those who wait for a lock whose holders have weights.
+    LINE = "line",
+    /// When each of them counts as dead.
+    SIGNS = "signs";
     // Of counted locks.
-    "line", "signs", "changes", "limit", "slots", "permits", "readers", "writers", "upgrade",
+    "changes", "limit", "slots", "permits", "readers", "writers", "upgrade",
     // Of anything else.
     "holders", "waiters", "owner", "owners", "count", "index", "latch", "lease", "meta", "notes",
     "once", "record", "records", "sharers", "state", "stats"

@@ -8,9 +8,9 @@ use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::client::LockClient;
-use crate::kind::KINDS;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
+use crate::kind::{KINDS, SHARED_KINDS};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
@@ -61,7 +61,8 @@ impl LockClient {
         };
         for (kind, name) in entries {
             // A later version may announce kinds that this one does not know.
-            if let Some(kind) = KINDS.iter().find(|known| known.name() == kind) {
+            if let Some(kind) = KINDS.iter().chain(&SHARED_KINDS).find(|known| known.name() == kind)
+            {
                 locks.add(*kind, &name, false);
             }
         }

@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{LockOptions, WaitKind};
+use crate::base::share::{ALL, Share};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
@@ -129,6 +130,30 @@ fn acquire_inner(
             Span(silence)
         ))),
         Admission::Cancelled => Err(cancelled_error(slot.context())),
+    }
+}
+
+/// The error for a share that never fits.
+fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
+    let shown = |limit| match limit {
+        ALL => "a read-write lock".to_owned(),
+        limit => format!("a semaphore with {limit} permits"),
+    };
+    match share {
+        Share::Permits { count, limit: wanted } if u64::from(wanted) == declared => Error::config(
+            "permits",
+            format_args!("{count} are more than the limit in force, which is {limit}"),
+            "fewer, or `resize` to a higher limit",
+        ),
+        share => Error::config(
+            "limit",
+            format_args!(
+                "{} is asked for, and the name is in use as {}",
+                shown(share.limit().unwrap_or(ALL)),
+                shown(declared)
+            ),
+            "the same limit in all clients, or another name; `resize` changes a limit that is in use",
+        ),
     }
 }
 
@@ -286,6 +311,7 @@ impl AcquireLoop<'_> {
         let request = AcquireRequest {
             owner: &attempt.owner,
             ttl: self.options.lease.ttl(),
+            share: self.options.share,
             mode,
             // Nobody waits for a grant after the last request, so a hand-over after it must skip this
             // waiter (rule 8).
@@ -311,8 +337,19 @@ impl AcquireLoop<'_> {
                 self.restart_attempt();
                 NextAction::Again(Duration::ZERO)
             }
+            Ok(AcquireReply::Refused { declared, limit }) => self.refuse(declared, limit),
             Err(failure) => self.recover(failure, deadline, time),
         }
+    }
+
+    /// Another limit was declared for this name, or what the caller asks for is above the limit in force.
+    fn refuse(&mut self, declared: u64, limit: u64) -> NextAction {
+        // Nothing holds or waits under this value, and no earlier request of it can have been granted: it
+        // has asked for the same each time.
+        if let Some(attempt) = &mut self.attempt {
+            attempt.queued = false;
+        }
+        NextAction::Fail(refused_error(self.options.share, declared, limit))
     }
 
     fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {

@@ -14,7 +14,7 @@ pub(super) fn dispatch(slots: &SlotTable<Slot>, wake: WakeMessage) {
     // `Retry` has no number: a slot that it is not for asks Redis once more, which is safe.
     match wake {
         WakeMessage::Grant { name, grant } => {
-            slots.of_name(&name).iter().for_each(|slot| slot.on_grant(grant));
+            slots.of_name(&name).iter().for_each(|slot| slot.on_grant(&grant));
         }
         WakeMessage::Retry { name } => {
             slots.of_name(&name).iter().for_each(|slot| slot.request_retry())

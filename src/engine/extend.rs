@@ -98,7 +98,7 @@ impl Holding {
             under_way.keep_pending();
         }
 
-        let OwnershipReply { ownership, sent } = match told {
+        let OwnershipReply { ownership, sent, .. } = match told {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
@@ -107,7 +107,7 @@ impl Holding {
                     if is_unknown { error.with_consequence("asking again is safe") } else { error }
                 })?;
                 // Never *owned*, so the moment is not used.
-                OwnershipReply { ownership, sent: Moment::PAST }
+                OwnershipReply { ownership, sent: Moment::PAST, waiters: 0 }
             }
         };
 

@@ -21,10 +21,12 @@ mod keep;
 mod method;
 pub(crate) mod mutex;
 mod owned;
+mod owner_value;
 pub(crate) mod reentrant;
 #[cfg(test)]
 mod tests;
 mod watch;
+pub(crate) mod weighted;
 
 use crate::protocol::lock_kind::LockKind;
 
@@ -35,8 +37,11 @@ pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
 pub use watch::LeaseWatch;
 
-/// The kinds of lock on one server.
+/// The kinds of lock on one server that have one holder.
 pub(crate) const KINDS: &[&dyn LockKind] = &[&mutex::MutexKind, &reentrant::ReentrantKind];
+
+/// The kinds of lock on one server that several may hold at a time.
+pub(crate) static SHARED_KINDS: [&dyn LockKind; 2] = [&weighted::SEMAPHORE, &weighted::RW_LOCK];
 
 /// The kinds of lock on a majority of several servers.
 #[cfg(test)]

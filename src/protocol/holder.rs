@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
-use crate::base::inspection::Holder;
+use crate::base::inspection::{Holder, Part};
 use crate::base::sync::Arc;
 use crate::base::token::FencingToken;
 use crate::protocol::lock_kind::LockKind;
@@ -19,6 +19,7 @@ pub(crate) struct ReportedHolder {
     pub(crate) last_token: Option<u64>,
     /// The server's time then, in microseconds.
     pub(crate) micros: u64,
+    pub(crate) part: Part,
 }
 
 /// How long ago that was. A time that has not come yet tells nothing: the clock was set back.
@@ -39,6 +40,7 @@ impl ReportedHolder {
             since: token.and_then(|minted| ago(minted, self.micros)),
             token: token.map(FencingToken::new),
             ttl: self.ttl,
+            part: self.part.clone(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
-use crate::base::inspection::{Inspection, WaitingProcess};
+use crate::base::inspection::{Inspection, Part, PermitCount, WaitingProcess};
+use crate::base::share::{ALL, Access};
 use crate::protocol::holder::{ReportedHolder, ago, known};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::unexpected;
@@ -33,6 +34,7 @@ pub(crate) struct Report {
     waiting: Option<usize>,
     /// The owner's value of each, and when it took its place, if that is known.
     waiters: Vec<(Vec<u8>, Option<u64>)>,
+    permits: Option<PermitCount>,
     micros: u64,
 }
 
@@ -44,9 +46,10 @@ impl Report {
             ttl: None,
             last_token: None,
             micros: 0,
+            part: Part::Whole,
         };
         let holders = owners.into_iter().map(holder).collect();
-        Report { holders, waiting: None, waiters: Vec::new(), micros: 0 }
+        Report { holders, waiting: None, waiters: Vec::new(), permits: None, micros: 0 }
     }
 
     /// What people are told.
@@ -61,6 +64,7 @@ impl Report {
             holders: self.holders.iter().map(|holder| holder.identify(kind, identity)).collect(),
             waiters: self.waiters.iter().enumerate().map(waiter).collect(),
             waiting: self.waiting,
+            permits: self.permits,
             servers: Vec::new(),
         }
     }
@@ -73,14 +77,26 @@ pub(crate) fn report(value: Value) -> Result<Report, Failure> {
 }
 
 fn read(value: Value) -> Option<Report> {
-    let [micros, holders, waiting, waiters] = parts(value)?;
+    let Value::Array(mut whole) = value else { return None };
+    // What only a lock has whose holders have weights.
+    let sums = if whole.len() == 5 { whole.pop() } else { None };
+    let [micros, holders, waiting, waiters] = whole.try_into().ok()?;
+    let sums_known = sums.is_some();
+    let [declared, limit, used] = sums.map_or(Some([0; 3]), sums_of)?;
+    let is_rw = declared == ALL;
     let Value::Int(micros) = micros else { return None };
     let micros = u64::try_from(micros).ok()?;
     let (Value::Array(holders), Value::Array(waiters)) = (holders, waiters) else { return None };
     let holder = |value| {
-        let [owner, ttl, token] = parts(value)?;
+        let Value::Array(mut whole) = value else { return None };
+        let part = if sums_known {
+            part(&whole.split_off(whole.len().min(3)), is_rw)?
+        } else {
+            Part::Whole
+        };
+        let [owner, ttl, token] = whole.try_into().ok()?;
         let (ttl, last_token) = (known(&ttl)?.map(Duration::from_millis), known(&token)?);
-        Some(ReportedHolder { owner: text(owner)?.into(), ttl, last_token, micros })
+        Some(ReportedHolder { owner: text(owner)?.into(), ttl, last_token, micros, part })
     };
     let waiter = |value| {
         let [owner, joined] = parts(value)?;
@@ -90,8 +106,34 @@ fn read(value: Value) -> Option<Report> {
         holders: holders.into_iter().map(holder).collect::<Option<_>>()?,
         waiting: known(&waiting)?.and_then(|count| usize::try_from(count).ok()),
         waiters: waiters.into_iter().map(waiter).collect::<Option<_>>()?,
+        permits: (sums_known && declared != 0 && !is_rw)
+            .then_some(PermitCount { limit: bounded(limit), used: bounded(used) }),
         micros,
     })
+}
+
+/// The limit declared, the limit in force, the sum of the weights.
+fn sums_of(value: Value) -> Option<[u64; 3]> {
+    let sums = parts::<3>(value)?;
+    let sums: Vec<u64> = sums.iter().map(|sum| known(sum)?).collect::<Option<_>>()?;
+    sums.try_into().ok()
+}
+
+/// What a holder has of a lock that several may hold.
+fn part(numbers: &[Value], is_rw: bool) -> Option<Part> {
+    let number = |value| known(value)?.and_then(|number| u32::try_from(number).ok());
+    let numbers: Vec<u32> = numbers.iter().map(number).collect::<Option<_>>()?;
+    Some(match numbers.as_slice() {
+        [0] if is_rw => Part::Access(Access::Read),
+        [1] if is_rw => Part::Access(Access::UpgradableRead),
+        [2] if is_rw => Part::Access(Access::Write),
+        _ if is_rw => return None,
+        _ => Part::Slots(numbers),
+    })
+}
+
+fn bounded(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn parts<const N: usize>(value: Value) -> Option<[Value; N]> {

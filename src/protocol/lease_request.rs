@@ -22,10 +22,10 @@ impl LeaseRequest<'_> {
         // Not one parser for both. A release of some kinds returns an array; if a renewal accepted
         // that, a reply that is out of step by one would renew a lease in this process alone.
         match self.command {
-            LeaseCommand::Renew { .. } => renewed(reply),
+            LeaseCommand::Renew { .. } => renewed(reply, self.target.weighted().is_some()),
             LeaseCommand::Release { .. } => {
                 let ownership = released(&reply.value)?.ownership;
-                Ok(OwnershipReply { ownership, sent: reply.sent })
+                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: 0 })
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::name::Name;
 use crate::base::option::Wait;
+use crate::base::share::Share;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Call, Script};
@@ -21,19 +22,25 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// The owner's value of one attempt. `hands_over` says that its holder hands the lock to the
-    /// queue. `window` is the lease that a hand-over gives it before its first renewal.
+    /// The owner's value of one attempt, which asks for `share`. `hands_over` says that its holder hands
+    /// the lock to the queue. `window` is the lease that a hand-over gives it before its first renewal.
     fn owner(
         &self,
         identity: &Identity,
         number: u64,
         window: Duration,
         hands_over: bool,
+        share: Share,
     ) -> Vec<u8>;
 
     /// Whether several holds of one process may exist at the same time.
     fn overlaps(&self) -> bool {
         false
+    }
+
+    /// How many of the first keys its script for a renewal gets.
+    fn renewal_keys(&self) -> usize {
+        2
     }
 
     /// How to wait for it if the options do not say.
@@ -84,19 +91,23 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 ///
 /// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its
 /// fence, which keeps the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that
-/// never exists. `renew` and `touch` get the first two only, and `inspect`
+/// never exists. `renew` gets the first [`LockKind::renewal_keys`], `touch` the first two, and `inspect`
 /// those, or those and [`LockKind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
 /// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over, holder, last token or -1}`; `{2, now}` too late; `{3, now}` not in the queue |
 /// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder, last token or -1}`; `{2, now}` too late; `{4, last token, now}` token too low |
+/// | `acquire` of a weighted lock | those of the first line, and the limit that the user declares | as there, with the slots behind `waiters`; `{4, limit declared, limit in force, now}` for another limit than was declared, or too great a weight |
 /// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
-/// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's |
+/// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's; `{1, n}` of a weighted lock: besides, n wait or the limit is exceeded |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
 /// | `request` | none | how many clients received it |
-/// | `inspect` | how many waiters to list, `inspect` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}` |
+/// | `inspect` | how many waiters to list, `inspect` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows |
+/// | `change` | owner, number, `r` `u` `w` or `beat`, fence's time to live, waiter's death after (µs), queue's time to live | `{1, token or 0, now, waiters}`; `{0, …}` as `acquire`: it waits; `{3, now}` a later change was made, or it does not wait; `{4, now}` not held |
+/// | `resize` | limit, deadline, fence's time to live, limit declared, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
+/// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
 ///
 /// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
 /// microseconds; after it the script does nothing, and 0 is none. Each script takes another number
@@ -113,4 +124,18 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Script,
     /// Asks the holder to release the lock, where the kind supports that.
     pub(crate) request: Option<Script>,
+    /// What only a weighted lock has.
+    pub(crate) weighted: Option<WeightedScripts>,
+}
+
+/// The scripts that only a weighted lock has.
+#[derive(Debug)]
+pub(crate) struct WeightedScripts {
+    /// Makes a holder's weight another.
+    pub(crate) change: Script,
+    /// Sets the limit that is in force.
+    pub(crate) resize: Script,
+    /// Runs commands if the owner holds the lock. Its key is not watched: a renewal of another holder
+    /// would change it (rule 42).
+    pub(crate) transaction: Script,
 }

@@ -122,8 +122,8 @@ use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::View;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
-use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
-use crate::protocol::request::{AcquireRequest, ReleaseRequest};
+use crate::protocol::reply::{AcquireOutcome, ChangeReply, Ownership, OwnershipReply, Released};
+use crate::protocol::request::{AcquireRequest, ChangeRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -173,6 +173,28 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         count: u32,
         deadline: Moment,
     ) -> Result<OwnershipReply, Failure>;
+
+    /// Makes the weight of a hold another. The default is for a quorum, which has no weighted locks.
+    fn change(
+        &self,
+        _target: &Target,
+        _request: &ChangeRequest<'_>,
+        _deadline: Moment,
+    ) -> Result<ChangeReply, Failure> {
+        Err(Failure::silent())
+    }
+
+    /// Sets the limit of a semaphore that is in force, if no other limit than `declared` was declared for it.
+    /// Returns that limit if one was.
+    fn resize(
+        &self,
+        _target: &Target,
+        _limit: u32,
+        _declared: u32,
+        _deadline: Moment,
+    ) -> Result<Option<u64>, Failure> {
+        Err(Failure::silent())
+    }
 
     /// Waits until the lock has the wanted number of copies. Returns how many it has, or the
     /// ownership if this owner does not have the lock.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value};
 
+use crate::base::inspection::Part;
+use crate::base::share::Slots;
 use crate::base::time::Moment;
 use crate::protocol::holder::{ReportedHolder, known};
 use crate::wire::connection::Reply;
@@ -23,6 +25,8 @@ pub(crate) enum AcquireReply {
     Late,
     /// The attempt is no longer in the queue.
     Gone,
+    /// It never fits: another limit was declared, or it asks for more than the limit in force.
+    Refused { declared: u64, limit: u64 },
 }
 
 /// The outcome of one request for the lock.
@@ -35,7 +39,7 @@ pub(crate) struct AcquireOutcome {
 }
 
 /// What was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     pub(crate) token: u64,
     pub(crate) ttl: Duration,
@@ -45,6 +49,7 @@ pub(crate) struct Granted {
     pub(crate) micros: u64,
     pub(crate) received: Moment,
     pub(crate) waiters: u32,
+    pub(crate) slots: Slots,
 }
 
 /// What a reply says about another holder.
@@ -91,6 +96,8 @@ impl From<Ownership> for Released {
 pub(crate) struct OwnershipReply {
     pub(crate) ownership: Ownership,
     pub(crate) sent: Moment,
+    /// How many wait, or would have to if the limit is exceeded, as far as the reply says.
+    pub(crate) waiters: u32,
 }
 
 /// Parses the reply to a request to take a lock. Returns the server's time in microseconds, too.
@@ -107,6 +114,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
             micros: now,
             received: reply.received,
             waiters: 0,
+            slots: None,
         };
         return Ok((AcquireReply::Granted(granted), now));
     }
@@ -122,7 +130,13 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
         };
         let (ttl, micros) = (span(*ttl), time(*now)?);
         let last_token = known(last).ok_or_else(odd)?;
-        let holder = ReportedHolder { owner: owner.as_slice().into(), ttl, last_token, micros };
+        let holder = ReportedHolder {
+            owner: owner.as_slice().into(),
+            ttl,
+            last_token,
+            micros,
+            part: Part::Whole,
+        };
         let hands_over = *hands_over == Value::Int(1);
         return Ok((
             AcquireReply::Busy(Busy { ttl, holder, ahead: count(*ahead)?, hands_over }),
@@ -131,7 +145,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
     }
     let numbers = numbers(&reply.value)?;
     match *numbers.as_slice() {
-        [1, token, ttl, now, waiters] => {
+        [1, token, ttl, now, waiters, ref slots @ ..] => {
             let granted = Granted {
                 token: time(token)?,
                 // -1 if somebody has removed the key's time to live. Redis keeps the lock for
@@ -141,12 +155,80 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
                 micros: time(now)?,
                 received: reply.received,
                 waiters: count(waiters)?,
+                slots: numbered(slots).ok_or_else(odd)?,
             };
-            Ok((AcquireReply::Granted(granted), granted.micros))
+            let micros = granted.micros;
+            Ok((AcquireReply::Granted(granted), micros))
         }
         [2, now] => Ok((AcquireReply::Late, time(now)?)),
         [3, now] => Ok((AcquireReply::Gone, time(now)?)),
+        [4, declared, limit, now] => {
+            let (declared, limit) = (time(declared)?, time(limit)?);
+            Ok((AcquireReply::Refused { declared, limit }, time(now)?))
+        }
         _ => Err(odd()),
+    }
+}
+
+/// The reply to a change of a weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeReply {
+    /// The hold has that weight. The token is a new one where it became the writer.
+    Changed { token: Option<u64>, micros: u64, received: Moment, waiters: u32 },
+    /// It waits to become the writer.
+    Waits(Busy),
+    /// A later change was made, or it does not wait any more.
+    Stale,
+    /// It does not hold the lock any more.
+    Gone,
+}
+
+/// Parses the reply to a change of a weight.
+pub(crate) fn changed(reply: &Reply) -> Result<ChangeReply, Failure> {
+    let odd = || unexpected(&reply.value);
+    if let Value::Array(parts) = &reply.value
+        && let [Value::Int(0), ..] = parts.as_slice()
+    {
+        return match acquired(reply, Duration::ZERO)?.0 {
+            AcquireReply::Busy(busy) => Ok(ChangeReply::Waits(busy)),
+            _ => Err(odd()),
+        };
+    }
+    match *numbers(&reply.value)?.as_slice() {
+        [1, token, now, waiters] => Ok(ChangeReply::Changed {
+            token: u64::try_from(token).ok().filter(|&token| token > 0),
+            micros: u64::try_from(now).map_err(|_| odd())?,
+            received: reply.received,
+            waiters: u32::try_from(waiters).map_err(|_| odd())?,
+        }),
+        [3, _] => Ok(ChangeReply::Stale),
+        [4, _] => Ok(ChangeReply::Gone),
+        _ => Err(odd()),
+    }
+}
+
+/// The reply to a resize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resized {
+    Done,
+    /// The request ran after its deadline, and did nothing. The server's time in microseconds.
+    Late(u64),
+    /// Another limit was declared for the name.
+    Refused {
+        declared: u64,
+    },
+}
+
+/// Parses the reply to a resize.
+pub(crate) fn resized(value: &Value) -> Result<Resized, Failure> {
+    if *value == Value::Int(1) {
+        return Ok(Resized::Done);
+    }
+    let number = |number: i64| u64::try_from(number).map_err(|_| unexpected(value));
+    match *numbers(value)?.as_slice() {
+        [2, now] => number(now).map(Resized::Late),
+        [4, declared, _, _] => Ok(Resized::Refused { declared: number(declared)? }),
+        _ => Err(unexpected(value)),
     }
 }
 
@@ -174,9 +256,22 @@ pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
     }
 }
 
-/// Parses the reply to a renewal, and adds when that was sent.
-pub(crate) fn renewed(reply: &Reply) -> Result<OwnershipReply, Failure> {
-    Ok(OwnershipReply { ownership: ownership(&reply.value)?, sent: reply.sent })
+/// Parses the reply to a renewal, and adds when that was sent. `counts` says whether its kind counts those who wait.
+pub(crate) fn renewed(reply: &Reply, counts: bool) -> Result<OwnershipReply, Failure> {
+    let (ownership, waiters) = match &reply.value {
+        Value::Array(_) if counts => match *numbers(&reply.value)?.as_slice() {
+            [1, waiters] => (Ownership::Owned, u32::try_from(waiters).unwrap_or(u32::MAX)),
+            _ => return Err(unexpected(&reply.value)),
+        },
+        value => (ownership(value)?, 0),
+    };
+    Ok(OwnershipReply { ownership, sent: reply.sent, waiters })
+}
+
+/// The numbers of permits.
+fn numbered(slots: &[i64]) -> Option<Slots> {
+    let slots = slots.iter().map(|&slot| u32::try_from(slot).ok()).collect::<Option<Vec<u32>>>()?;
+    Some((!slots.is_empty()).then(|| slots.into()))
 }
 
 /// The reply to a forced release.
@@ -255,16 +350,29 @@ mod tests {
             micros: 99,
             received: at,
             waiters: 2,
+            slots: None,
         };
-        assert_eq!(answer(&[1, 5, 30, 99, 2]).unwrap(), (AcquireReply::Granted(granted), 99));
+        let with_slots = Granted { slots: Some([4, 0].into()), ..granted.clone() };
+        for (numbers, granted) in
+            [(&[1, 5, 30, 99, 2][..], granted.clone()), (&[1, 5, 30, 99, 2, 4, 0], with_slots)]
+        {
+            assert_eq!(answer(numbers).unwrap(), (AcquireReply::Granted(granted), 99));
+        }
+        let refused = AcquireReply::Refused { declared: 4, limit: 2 };
+        assert_eq!(answer(&[4, 4, 2, 99]).unwrap(), (refused, 99));
         let owner = || Value::BulkString(b"a".to_vec());
         let busy = |parts: &[i64], last: &[Value]| {
             let numbers = parts.iter().map(|&number| Value::Int(number));
             let value = Value::Array(numbers.chain(last.iter().cloned()).collect());
             acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
         };
-        let reported =
-            ReportedHolder { owner: (*b"a").into(), ttl: None, last_token: Some(7), micros: 99 };
+        let reported = ReportedHolder {
+            owner: (*b"a").into(),
+            ttl: None,
+            last_token: Some(7),
+            micros: 99,
+            part: Part::Whole,
+        };
         let told =
             |holder| AcquireReply::Busy(Busy { ttl: None, holder, ahead: 3, hands_over: true });
         let (found, now) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(7)]).unwrap();
@@ -292,7 +400,15 @@ mod tests {
         );
         assert_eq!(now, 77);
         assert_eq!(answer(&[3, 99]).unwrap(), (AcquireReply::Gone, 99));
-        for odd in [&[][..], &[1], &[1, -5, 30, 99, 0], &[4, 1], &[0, 1, -9, 0, 0], &[2, -1]] {
+        for odd in [
+            &[][..],
+            &[1],
+            &[1, -5, 30, 99, 0],
+            &[1, 5, 30, 99, 0, -1],
+            &[4, 1],
+            &[0, 1, -9, 0, 0],
+            &[2, -1],
+        ] {
             assert!(answer(odd).unwrap_err().is_unknown(), "{odd:?}");
         }
         assert!(ownership(&Value::Nil).unwrap_err().is_unknown());
@@ -303,6 +419,13 @@ mod tests {
             released(&heard(3)).unwrap(),
             Released { ownership: Ownership::Owned, listeners: 3 }
         );
+        let renewal = |value| {
+            let reply = Reply { value, sent: at, received: at, epoch: 0 };
+            [true, false].map(|counts| renewed(&reply, counts).ok().map(|told| told.waiters))
+        };
+        assert_eq!(renewal(heard(3)), [Some(3), None], "a mutex has no such reply");
+        assert_eq!(renewal(Value::Int(1)), [Some(0), Some(0)]);
+        assert_eq!(renewal(Value::Array(vec![Value::Int(0), Value::Int(3)])), [None, None]);
         for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
             assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
         }

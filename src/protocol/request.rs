@@ -3,15 +3,37 @@
 use std::time::Duration;
 
 use crate::base::option::ReleaseKind;
+use crate::base::share::{Access, Share};
 
 /// One request to become the owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcquireRequest<'a> {
     pub(crate) owner: &'a [u8],
     pub(crate) ttl: Duration,
+    pub(crate) share: Share,
     pub(crate) mode: AcquireMode,
     /// How long after this request the waiter counts as dead if no other follows (rule 8).
     pub(crate) dies_after: Duration,
+}
+
+/// One request to make the weight of a hold another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChangeRequest<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) ttl: Duration,
+    /// Grows with each change of the hold. What is not the latest does nothing (rule 35).
+    pub(crate) number: u64,
+    pub(crate) to: ChangeTo,
+    /// How long after this request a waiting upgrade counts as dead if no other follows.
+    pub(crate) dies_after: Duration,
+}
+
+/// What a hold of a read-write lock becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeTo {
+    Access(Access),
+    /// The writer, if an earlier request has begun to wait for that.
+    Heartbeat,
 }
 
 /// One request to stop being the owner.

@@ -20,9 +20,11 @@ use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::{Report, View};
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
-use crate::protocol::reply::{AcquireOutcome, AcquireReply, Ownership, OwnershipReply, Released};
-use crate::protocol::reply::{Forced, acquired, flag, forced, released, renewed, unexpected};
-use crate::protocol::request::{AcquireRequest, ReleaseRequest};
+use crate::protocol::reply::{
+    AcquireOutcome, AcquireReply, ChangeReply, Forced, Ownership, OwnershipReply, Released,
+    Resized, acquired, changed, flag, forced, released, renewed, resized, unexpected,
+};
+use crate::protocol::request::{AcquireRequest, ChangeRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -165,23 +167,23 @@ fn release(
     read(server, released(&reply.value))
 }
 
-fn force_release(
+/// Sends a request that does nothing after its deadline, and once more if it was late. Returns `None` where `read`
+/// finds no outcome but the server's time.
+fn call_until_in_time<T>(
     server: &impl LockServer,
-    target: &Target,
-    owner: &[u8],
     deadline: Moment,
-) -> Result<bool, Failure> {
+    request: impl Fn(u64) -> Call,
+    outcome: impl Fn(&Value) -> Result<Result<T, u64>, Failure>,
+) -> Result<T, Failure> {
     // No `connect` before, unlike in `acquire`. While the server's time is unknown the first
     // request is late by construction, and its reply reports the time: a second round trip in a
     // rare call.
     let mut again = true;
     loop {
-        let reply = call_in_time(server, !again, deadline, |by| target.force(owner, by))?;
-        match read(server, forced(&reply.value))? {
-            Forced::Done(had) => return Ok(had),
-            Forced::Late(micros) => {
-                server.clock().note(reply.epoch, micros, reply.sent, reply.received);
-            }
+        let reply = call_in_time(server, !again, deadline, &request)?;
+        match read(server, outcome(&reply.value))? {
+            Ok(outcome) => return Ok(outcome),
+            Err(micros) => server.clock().note(reply.epoch, micros, reply.sent, reply.received),
         }
         if !std::mem::take(&mut again) {
             // Both requests ran and reported that they did nothing. To the caller that is the same
@@ -244,7 +246,43 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
             // owner or does nothing, and after an unknown outcome the engine reckons with the
             // longer lease.
             let reply = server.call(&target.renew(owner, ttl, count), deadline)?;
-            read(server, renewed(&reply))
+            read(server, renewed(&reply, target.weighted().is_some()))
+        })
+    }
+
+    fn change(
+        &self,
+        target: &Target,
+        request: &ChangeRequest<'_>,
+        deadline: Moment,
+    ) -> Result<ChangeReply, Failure> {
+        let scripts = target.weighted().ok_or_else(Failure::silent)?;
+        let call = target.change(scripts, request);
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            // No deadline on the server: the number of the change decides whether it still counts (rule 35).
+            let reply = server.call(&call, deadline)?;
+            read(server, changed(&reply))
+        })
+    }
+
+    fn resize(
+        &self,
+        target: &Target,
+        limit: u32,
+        declared: u32,
+        deadline: Moment,
+    ) -> Result<Option<u64>, Failure> {
+        let scripts = target.weighted().ok_or_else(Failure::silent)?;
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            let outcome = |value: &Value| {
+                Ok(match resized(value)? {
+                    Resized::Done => Ok(None),
+                    Resized::Refused { declared } => Ok(Some(declared)),
+                    Resized::Late(micros) => Err(micros),
+                })
+            };
+            let request = |by| target.resize(scripts, limit, declared, by);
+            call_until_in_time(server, deadline, request, outcome)
         })
     }
 
@@ -359,7 +397,13 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         deadline: Moment,
     ) -> Result<bool, Failure> {
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            force_release(server, target, owner, deadline)
+            let outcome = |value: &Value| {
+                Ok(match forced(value)? {
+                    Forced::Done(had) => Ok(had),
+                    Forced::Late(micros) => Err(micros),
+                })
+            };
+            call_until_in_time(server, deadline, |by| target.force(owner, by), outcome)
         })
     }
 

@@ -8,8 +8,8 @@ use crate::base::reserved::{self, Word};
 use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
-use crate::protocol::lock_kind::LockKind;
-use crate::protocol::request::{AcquireMode, AcquireRequest};
+use crate::protocol::lock_kind::{LockKind, WeightedScripts};
+use crate::protocol::request::{AcquireMode, AcquireRequest, ChangeRequest, ChangeTo};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{self, Bytes, Number};
@@ -96,7 +96,10 @@ impl Target {
         // In microseconds, while time to live goes in milliseconds: the script adds it to the
         // server's time.
         let dies_after = u64::try_from(request.dies_after.as_micros()).unwrap_or(u64::MAX);
-        let rest = [Bytes(mode), Number(dies_after), Number(queue(request))];
+        let rest =
+            [Bytes(mode), Number(dies_after), Number(line_ttl(request.ttl, request.dies_after))];
+        let limit = request.share.limit().map(Number);
+        let rest = rest.into_iter().chain(limit);
         self.acquire_with(request, deadline_micros, rest)
     }
 
@@ -112,11 +115,11 @@ impl Target {
     }
 
     /// A request to acquire. The first arguments are the same for all kinds.
-    fn acquire_with<const N: usize>(
+    fn acquire_with<'a>(
         &self,
-        request: &AcquireRequest<'_>,
+        request: &AcquireRequest<'a>,
         deadline_micros: u64,
-        rest: [Argument<'_>; N],
+        rest: impl IntoIterator<Item = Argument<'a>>,
     ) -> Call {
         let (owner, ttl, keep) = (request.owner, millis(request.ttl), fence(request.ttl));
         let first = [Bytes(owner), Number(ttl), Number(deadline_micros), Number(keep)];
@@ -146,7 +149,8 @@ impl Target {
         // `renew.lua` would try an `HSET` on the string of a mutex.
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        self.kind.scripts().renew.call(self.lease_keys(), [Bytes(owner), ttl, count, keep])
+        let keys = self.keys.get(..self.kind.renewal_keys()).unwrap_or(&self.keys);
+        self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
     }
 
     /// Makes a write that `WAIT` can wait for, if this owner has the lock.
@@ -186,6 +190,43 @@ impl Target {
         self.kind.scripts().force.call(&self.keys, arguments)
     }
 
+    /// The scripts that only a weighted lock has, if it is one.
+    pub(crate) fn weighted(&self) -> Option<&'static WeightedScripts> {
+        self.kind.scripts().weighted.as_ref()
+    }
+
+    /// Makes the weight of a hold another.
+    pub(crate) fn change(
+        &self,
+        scripts: &'static WeightedScripts,
+        request: &ChangeRequest<'_>,
+    ) -> Call {
+        let ChangeRequest { owner, ttl, number, to, dies_after } = *request;
+        let letter = match to {
+            ChangeTo::Access(access) => [access.letter()],
+            ChangeTo::Heartbeat => [0],
+        };
+        let to: &[u8] = if to == ChangeTo::Heartbeat { b"beat" } else { &letter };
+        let dies_after_micros = u64::try_from(dies_after.as_micros()).unwrap_or(u64::MAX);
+        let line = Number(line_ttl(ttl, dies_after));
+        let rest = [Number(fence(ttl)), Number(dies_after_micros), line];
+        let arguments = [Bytes(owner), Number(number), Bytes(to)].into_iter().chain(rest);
+        scripts.change.call(&self.keys, arguments)
+    }
+
+    /// Sets the limit in force. `declared` is the one that the user declares.
+    pub(crate) fn resize(
+        &self,
+        scripts: &'static WeightedScripts,
+        limit: u32,
+        declared: u32,
+        deadline_micros: u64,
+    ) -> Call {
+        let numbers = [u64::from(limit), deadline_micros, fence(SHORTEST_FENCE), declared.into()];
+        let arguments = numbers.map(Number).into_iter().chain([Bytes(b"resize")]);
+        scripts.resize.call(&self.keys, arguments)
+    }
+
     /// Asks the holder to release the lock. `None` if the kind does not support that.
     pub(crate) fn request(&self) -> Option<Call> {
         self.kind.scripts().request.as_ref().map(|script| script.call(&self.keys, []))
@@ -208,9 +249,9 @@ pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
 }
 
 /// The time to live that an attempt gives the queue, in milliseconds.
-fn queue(request: &AcquireRequest<'_>) -> u64 {
+fn line_ttl(ttl: Duration, dies_after: Duration) -> u64 {
     // Twice `dies_after`, because a skipped waiter keeps its place for as long again (rule 11).
-    millis(request.ttl.max(request.dies_after * 2).max(SHORTEST_QUEUE))
+    millis(ttl.max(dies_after * 2).max(SHORTEST_QUEUE))
 }
 
 /// The time to live of the fence of a lease, in milliseconds.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
+use crate::base::share::Slots;
 use crate::base::sync::Arc;
 use crate::wire::failure::Failure;
 use crate::wire::fork_guard;
@@ -30,7 +31,7 @@ pub(crate) fn wake_listener(identity: &Identity) -> Call {
 pub(crate) enum WakeMessage {
     /// An attempt of ours was made the owner.
     Grant { name: Vec<u8>, grant: GrantMessage },
-    /// An attempt of this client counts as dead, or a lock was released: ask again.
+    /// An attempt of this client counts as dead, was upgraded or never fits, or a lock was released: ask again.
     Retry { name: Vec<u8> },
     /// Somebody waits for a lock that an attempt of this client owns.
     Wanted { name: Vec<u8>, number: u64, waiters: u32 },
@@ -47,7 +48,7 @@ pub(crate) enum WakeMessage {
 }
 
 /// The content of a grant message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantMessage {
     pub(crate) number: u64,
     pub(crate) token: u64,
@@ -55,6 +56,7 @@ pub(crate) struct GrantMessage {
     pub(crate) micros: u64,
     pub(crate) window: Duration,
     pub(crate) waiters: u32,
+    pub(crate) slots: Slots,
     /// The server's epoch in which the message was received.
     pub(crate) epoch: u64,
 }
@@ -160,13 +162,14 @@ pub(crate) fn read(payload: &[u8]) -> WakeMessage {
 fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
     let mut fields = Fields(payload);
     match fields.next()? {
-        b"g" => {
+        mark @ (b"g" | b"s") => {
             let grant = GrantMessage {
                 number: fields.hexadecimal()?,
                 token: fields.number()?,
                 micros: fields.number()?,
                 window: Duration::from_millis(fields.number()?),
                 waiters: u32::try_from(fields.number()?).ok()?,
+                slots: if mark == b"s" { Some(fields.numbers()?) } else { None },
                 // Not in the message. The listener knows on which connection the message came, and
                 // fills the epoch in: only a reading of the same server's clock may date the grant
                 // (rule 10).
@@ -174,10 +177,18 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
             };
             Some(WakeMessage::Grant { name: fields.rest(), grant })
         }
-        b"r" => {
+        // The reply to the next request of the attempt says the rest: that its upgrade was granted, or
+        // that what it asks for is above the limit.
+        mark @ (b"r" | b"u" | b"c") => {
             // Which attempt is meant does not matter: to ask again is harmless for any of this
             // name, and the one that was meant may have been replaced since.
             fields.hexadecimal()?;
+            let numbers = match mark {
+                b"u" => 4,
+                b"c" => 1,
+                _ => 0,
+            };
+            (0..numbers).try_for_each(|_| fields.number().map(drop))?;
             Some(WakeMessage::Retry { name: fields.rest() })
         }
         b"w" => {
@@ -218,6 +229,11 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(self.next()?).ok()?.parse().ok()
     }
 
+    fn numbers(&mut self) -> Option<Arc<[u32]>> {
+        let text = std::str::from_utf8(self.next()?).ok()?;
+        text.split(',').map(|number| number.parse().ok()).collect()
+    }
+
     fn hexadecimal(&mut self) -> Option<u64> {
         u64::from_str_radix(std::str::from_utf8(self.next()?).ok()?, 16).ok()
     }
@@ -239,12 +255,20 @@ mod tests {
             micros: 1_795_248_287_440_246,
             window: Duration::from_millis(3000),
             waiters: 2,
+            slots: None,
             epoch: 0,
         };
+        let permits = GrantMessage { slots: Some([4, 0, 17].into()), ..grant.clone() };
         assert_eq!(
             read(b"g 1f 1795248287440245 1795248287440246 3000 2 a name\xff"),
             WakeMessage::Grant { name: b"a name\xff".to_vec(), grant }
         );
+        assert_eq!(
+            read(b"s 1f 1795248287440245 1795248287440246 3000 2 4,0,17 a name"),
+            WakeMessage::Grant { name: b"a name".to_vec(), grant: permits }
+        );
+        assert_eq!(read(b"u 1f 9 8 3 0 x"), WakeMessage::Retry { name: b"x".to_vec() });
+        assert_eq!(read(b"c 1f 4 x y"), WakeMessage::Retry { name: b"x y".to_vec() });
         assert_eq!(read(b"r 1f x"), WakeMessage::Retry { name: b"x".to_vec() });
         assert_eq!(
             read(b"w 1 7 x y"),
@@ -264,6 +288,11 @@ mod tests {
             "g 1 -1 1 1 1 x",
             "w 1 x",
             "p 1 x",
+            "s 1 2 3 4 5 x",
+            "s 1 2 3 4 5 1, x",
+            "s 1 2 3 4 5 -1 x",
+            "u 1 2 3 4 x",
+            "c 1 x",
         ] {
             assert_eq!(read(odd.as_bytes()), WakeMessage::Ignored, "{odd}");
         }

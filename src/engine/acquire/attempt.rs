@@ -24,7 +24,7 @@ impl Attempt {
         // out for longer than its lease says (rule 7).
         let window = options.lease.ttl().min(context.claim_window());
         let identity = context.protocol.identity();
-        let owner = slot.target().kind().owner(identity, number, window, hands_over);
+        let owner = slot.target().kind().owner(identity, number, window, hands_over, options.share);
         Attempt {
             owner: owner.into(),
             options: *options,

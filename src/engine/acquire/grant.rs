@@ -16,7 +16,7 @@ impl AcquireLoop<'_> {
     /// Turns a grant into a lease of the slot.
     pub(super) fn accept(&mut self, granted: Granted) -> NextAction {
         self.context.no_expiry_warnings.end(self.slot.target().name());
-        let Granted { token, ttl, sent, micros, received, waiters } = granted;
+        let Granted { token, ttl, sent, micros, received, waiters, slots } = granted;
         let now = self.context.now();
         if let Some((what, span)) = self.exceeded_limit(sent, ttl, now) {
             // A lease that is over when it begins would be reported as a loss of a lock that the caller
@@ -37,7 +37,7 @@ impl AcquireLoop<'_> {
 
         let (owner, settled) = (Arc::clone(&attempt.owner), attempt.settled);
         let server_time = (micros, received);
-        let grant = Grant { owner, token, ttl, sent, server_time, settled };
+        let grant = Grant { owner, token, ttl, sent, server_time, settled, slots };
         let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
         let lease = HeldLease::new(target, clock, grant, *self.options);
         if self.slot.granted(&lease, waiters) {
@@ -97,6 +97,7 @@ impl AcquireLoop<'_> {
         let now = self.context.now();
         let received = message.received;
         let GrantMessage { token, micros, window, waiters, .. } = message.grant;
+        let slots = message.grant.slots.clone();
 
         let lease = self.options.lease;
         // No renewal will make a fixed lease whole, so a claim is not enough (rule 9). The request that
@@ -110,6 +111,6 @@ impl AcquireLoop<'_> {
         // late the message came.
         let sent =
             after.filter(|&sent| whole && self.exceeded_limit(sent, window, now).is_none())?;
-        Some(Granted { token, ttl: window, sent, micros, received, waiters })
+        Some(Granted { token, ttl: window, sent, micros, received, waiters, slots })
     }
 }

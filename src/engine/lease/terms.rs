@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
+use crate::base::share::Slots;
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment, drift_allowance};
 use crate::base::token::FencingToken;
@@ -31,6 +32,7 @@ pub(crate) struct Grant {
     pub(crate) server_time: (u64, Moment),
     /// The moment after which no unanswered request of the attempt can run any more.
     pub(crate) settled: Moment,
+    pub(crate) slots: Slots,
 }
 
 /// The part of a lease that does not change while a hold lasts.
@@ -53,6 +55,8 @@ pub(crate) struct LeaseTerms {
     pub(super) limit: Moment,
     /// The moment after which no unanswered request of the attempt can run any more.
     pub(crate) settled: Moment,
+    /// The numbers of its permits.
+    pub(crate) slots: Slots,
 }
 
 /// Until when a holder may rely on a time to live that was requested at `sent`.
@@ -83,6 +87,7 @@ impl LeaseTerms {
             // From before the sending as well: Redis may have had the lock for this holder since then.
             limit: most.map_or(Moment::FAR, |span| grant.sent.after(span)),
             settled: grant.settled,
+            slots: grant.slots,
         }
     }
 

@@ -45,6 +45,7 @@ impl Bench {
             sent: begin,
             server_time: (1_000_000, begin),
             settled: Moment::PAST,
+            slots: None,
         };
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));

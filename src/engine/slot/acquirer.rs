@@ -8,7 +8,7 @@ use crate::engine::slot::waiter::EnterRequest;
 use crate::protocol::wake_message::GrantMessage;
 
 /// A grant that a message reported.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReceivedGrant {
     pub(crate) grant: GrantMessage,
     pub(crate) received: Moment,

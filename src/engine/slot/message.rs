@@ -8,7 +8,7 @@ use crate::protocol::wake_message::GrantMessage;
 
 impl Slot {
     /// A message reports a grant.
-    pub(crate) fn on_grant(self: &Arc<Slot>, grant: GrantMessage) {
+    pub(crate) fn on_grant(self: &Arc<Slot>, grant: &GrantMessage) {
         self.transition(|state, step| state.on_grant(grant, step));
     }
 

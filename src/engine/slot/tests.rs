@@ -53,6 +53,7 @@ fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<
         sent: now,
         server_time: (micros, now),
         settled: Moment::PAST,
+        slots: None,
     };
     let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, LockOptions::new());
     (clock, slot, lease)

@@ -281,7 +281,11 @@ impl Runner {
                 // A refusal has no time of sending. It was sent now or later, and the earlier moment is
                 // the safe one.
                 let refused = |failure| {
-                    Ok(OwnershipReply { ownership: taken_by_wrong_type(failure)?, sent: now })
+                    Ok(OwnershipReply {
+                        ownership: taken_by_wrong_type(failure)?,
+                        sent: now,
+                        waiters: 0,
+                    })
                 };
                 reply[number] = Some(outcome.or_else(refused));
             }

@@ -261,6 +261,7 @@ fn check_cut_short_by_a_panic_is_repeated() {
         sent: now,
         server_time: (1_000_000, now),
         settled: Moment::PAST,
+        slots: None,
     };
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
@@ -338,6 +339,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
                 sent,
                 server_time: (1_000_000, sent),
                 settled: Moment::PAST,
+                slots: None,
             };
             let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
@@ -411,6 +413,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
         sent,
         server_time: (1_000_000, sent),
         settled: Moment::PAST,
+        slots: None,
     };
     let options = LockOptions::new().lease(Lease::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());

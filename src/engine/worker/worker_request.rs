@@ -89,7 +89,7 @@ impl WorkerRequest {
         match (self, reply) {
             (
                 WorkerRequest::Renew(slot, lease),
-                Ok(OwnershipReply { ownership: Ownership::Owned, sent }),
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent, .. }),
             ) => {
                 // Whether this still counts the lease decides: it may have ended, or been released, since
                 // the sending.
@@ -99,7 +99,7 @@ impl WorkerRequest {
             }
             (
                 WorkerRequest::Show(_, lease),
-                Ok(OwnershipReply { ownership: Ownership::Owned, sent }),
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent, .. }),
             ) => {
                 lease.confirmed(sent);
                 None

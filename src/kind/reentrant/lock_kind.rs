@@ -16,6 +16,7 @@ use uuid::{Uuid, Version};
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::name::Name;
+use crate::base::share::Share;
 use crate::protocol::lock_kind::{LockKind, Scripts};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
@@ -30,6 +31,7 @@ static SCRIPTS: Scripts = Scripts {
     force: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "force.lua"),
     inspect: script!("reentrant/inspect.lua"),
     request: None,
+    weighted: None,
 };
 
 const CHANNEL: &str = "redisson_lock__channel";
@@ -57,6 +59,7 @@ impl LockKind for ReentrantKind {
         number: u64,
         _window: Duration,
         _hands_over: bool,
+        _share: Share,
     ) -> Vec<u8> {
         // With hyphens, as Redisson writes its identifiers. Tools that parse such a field then know
         // ours, too.
@@ -136,9 +139,14 @@ mod tests {
 
     #[test]
     fn owner_value_has_redissons_form() {
-        let owner =
-            String::from_utf8(ReentrantKind.owner(&Identity::new(""), 12, Duration::ZERO, false))
-                .unwrap();
+        let owner = String::from_utf8(ReentrantKind.owner(
+            &Identity::new(""),
+            12,
+            Duration::ZERO,
+            false,
+            Share::Whole,
+        ))
+        .unwrap();
         let (client, number) = owner.split_once(':').unwrap();
         assert_eq!((client.len(), number), (36, "12"));
     }
@@ -147,7 +155,8 @@ mod tests {
     fn owner_of_this_library_is_told_from_redissons() {
         let (here, there) = (Identity::new("here"), Identity::new("there"));
         let origin = |owner: &[u8]| ReentrantKind.origin(owner, &here);
-        let owner = |of: &Identity| ReentrantKind.owner(of, 12, Duration::ZERO, false);
+        let owner =
+            |of: &Identity| ReentrantKind.owner(of, 12, Duration::ZERO, false, Share::Whole);
         assert_eq!(origin(&owner(&here)).as_ref(), Some(here.origin()));
         assert_eq!(origin(&owner(&there)), Some(Origin::default()));
         for foreign in [

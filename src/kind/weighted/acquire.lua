@@ -7,8 +7,8 @@
 --       6 the waiter is taken for dead after, µs   7 time to live of line and signs, ms
 --       8 the limit that the user declares; 2^32: a read-write lock
 -- Returns {1, token, time to live in ms, server time in µs, waiters, slots…}     granted
---         {0, ms until the first lease ends (-1: there is none), server time, waiters ahead (an upper
---             bound), 1}                                                         it does not fit
+--         {0, ms until the first lease ends, server time, waiters ahead (an upper bound), 1, the holder of
+--             that lease, -1}                                                    it does not fit
 --         {2, server time}                                                       too late
 --         {3, server time}                                                       beat: not in the line
 --         {4, limit declared, limit in force, server time}                       another limit was declared, or

@@ -6,7 +6,7 @@
 --       4 time to live of the fence, ms
 --       5 the waiter is taken for dead after, µs   6 time to live of line and signs, ms
 -- Returns {1, token, server time in µs, waiters}     it has that weight; the token is 0 where it keeps its own
---         {0, ms until the first lease ends, server time, 0, 1}   it waits to become the writer, before everybody
+--         {0, …} as acquire.lua     it waits to become the writer, before everybody
 --         {3, server time}     a later change was made, or the upgrade does not wait any more
 --         {4, server time}     it does not hold any more
 --
@@ -65,4 +65,4 @@ if token then
 end
 keep_line(ARGV[6], ARGV[4])
 tell_holders()
-return {0, left(), now, 0, 1}
+return busy(0)

@@ -98,10 +98,11 @@ local function serve(keep, asks)
   return token, slots
 end
 
--- In how many ms the first lease ends; -1: there is none.
-local function left()
-  local next = redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
-  return next and math.max(0, math.ceil((next - now) / 1000)) or -1
+-- The reply to a request that does not fit.
+local function busy(ahead)
+  local next = redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  local left = next[2] and math.max(0, math.ceil((next[2] - now) / 1000)) or 0
+  return {0, left, now, ahead, 1, next[1] or '', -1}
 end
 
 -- Keeps line and signs for the waiters, and the lock with its limits while somebody waits.

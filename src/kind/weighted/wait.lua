@@ -61,7 +61,7 @@ if is_new then
     return reply(token, slots, ttl, 0)
   end
   if mode == 'try' then
-    return {0, left(), now, 0, 1}
+    return busy(0)
   end
   -- Behind everybody, also behind those who were passed over: their places are below zero, so either end may be
   -- last. A place is the time at which it was taken, unless the clock went back.
@@ -94,4 +94,4 @@ local ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
 if ahead == 0 then
   tell_holders()
 end
-return {0, left(), now, ahead, 1}
+return busy(ahead)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::base::id::Identity;
 use crate::base::name::Name;
 use crate::base::option::{Durability, ReleaseKind};
+use crate::base::share::Share;
 use crate::base::sync::{Arc, sleep, spawn};
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
@@ -52,7 +53,7 @@ impl Stage {
         let clock = Arc::new(clock);
         let server = MemoryServer::new(Arc::<ManualClock>::clone(&clock));
         let identity = Arc::new(Identity::new(""));
-        let owner = MutexKind.owner(&identity, 1, LEASE, false);
+        let owner = MutexKind.owner(&identity, 1, LEASE, false, Share::Whole);
         let memory = MemoryBackend::new(Arc::clone(&server), identity);
         let link = Arc::clone(memory.link());
         let locks = ScriptProtocol::new(memory);
@@ -60,6 +61,7 @@ impl Stage {
         let request = AcquireRequest {
             owner: &owner,
             ttl: LEASE,
+            share: Share::Whole,
             mode: AcquireMode::Try,
             dies_after: Duration::ZERO,
         };
@@ -246,9 +248,14 @@ fn replies(
 ) -> Vec<Value> {
     let stage = Stage::new();
     let target = Target::new(kind, Name::new(b"", b"y").unwrap());
-    let owner = kind.owner(&Identity::new(""), 1, LEASE, false);
-    let request =
-        AcquireRequest { owner: &owner, ttl: LEASE, mode: AcquireMode::Try, dies_after: LEASE };
+    let owner = kind.owner(&Identity::new(""), 1, LEASE, false, Share::Whole);
+    let request = AcquireRequest {
+        owner: &owner,
+        ttl: LEASE,
+        share: Share::Whole,
+        mode: AcquireMode::Try,
+        dies_after: LEASE,
+    };
     let calls = [
         acquire(&target, &request),
         target.renew(&owner, LEASE, 1),

@@ -66,6 +66,7 @@ impl Quorum {
             holders: self.elected(&reports).0.iter().map(identify).collect(),
             waiters: Vec::new(),
             waiting: None,
+            permits: None,
             servers: servers.collect(),
         })
     }

@@ -7,6 +7,7 @@ use redis::{RedisError, Value};
 
 use crate::base::id::Identity;
 use crate::base::name::Name;
+use crate::base::share::Share;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::kind::mutex::quorum::QuorumKind;
@@ -61,10 +62,11 @@ fn contended_attempts_leave_no_claims() {
     let mut busy = 0;
     for _ in 0..ATTEMPTS {
         let number = quorum.identity.next_attempt();
-        let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false);
+        let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false, Share::Whole);
         let request = AcquireRequest {
             owner: &owner,
             ttl: LEASE,
+            share: Share::Whole,
             mode: AcquireMode::Try,
             dies_after: Duration::ZERO,
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::base::inspection::Part;
 use crate::protocol::holder::{ReportedHolder, known};
 use crate::protocol::reply::Ownership;
 use crate::protocol::reply::{numbers, unexpected};
@@ -31,7 +32,10 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
         let (Some(ttl), Some(last_token)) = (known(ttl), known(last)) else { return Err(odd()) };
         let (owner, ttl) = (owner.as_slice().into(), ttl.map(Duration::from_millis));
         let micros = number(*now)?;
-        return Ok((Vote::Busy(ReportedHolder { owner, ttl, last_token, micros }), micros));
+        return Ok((
+            Vote::Busy(ReportedHolder { owner, ttl, last_token, micros, part: Part::Whole }),
+            micros,
+        ));
     }
     match *numbers(value)?.as_slice() {
         // The token proves that the reply belongs to this proposal. A connection that is out of
@@ -112,7 +116,13 @@ mod tests {
     }
 
     fn holder(owner: u8, ttl: Option<Duration>) -> ReportedHolder {
-        ReportedHolder { owner: [owner].into(), ttl, last_token: None, micros: 99 }
+        ReportedHolder {
+            owner: [owner].into(),
+            ttl,
+            last_token: None,
+            micros: 99,
+            part: Part::Whole,
+        }
     }
 
     #[test]

@@ -105,6 +105,7 @@ mod tests {
 
     use super::*;
     use crate::base::name::Name;
+    use crate::base::share::Share;
     use crate::base::sync;
     use crate::base::time::{BootClock, Clock};
     use crate::kind::mutex::MutexKind;
@@ -155,10 +156,11 @@ mod tests {
 
         fn acquire(&self) -> (Vec<u8>, Result<AcquireReply, Failure>) {
             let number = self.identity.next_attempt();
-            let owner = MutexKind.owner(&self.identity, number, LEASE, false);
+            let owner = MutexKind.owner(&self.identity, number, LEASE, false, Share::Whole);
             let request = AcquireRequest {
                 owner: &owner,
                 ttl: LEASE,
+                share: Share::Whole,
                 mode: AcquireMode::Try,
                 dies_after: Duration::ZERO,
             };

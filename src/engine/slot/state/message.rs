@@ -10,13 +10,13 @@ use crate::protocol::wake_message::GrantMessage;
 impl SlotState {
     /// A message reports a grant. It is kept for the acquirer, also before the reply to its request (rule
     /// 10).
-    pub(in crate::engine::slot) fn on_grant(&mut self, grant: GrantMessage, step: &mut Step) {
+    pub(in crate::engine::slot) fn on_grant(&mut self, grant: &GrantMessage, step: &mut Step) {
         let Some(acquirer) = &mut self.acquirer else { return };
         // A grant for an earlier attempt is ignored, and not lost: that attempt is being removed from
         // Redis, and its release hands the lock over. To take it would be to use an attempt after its end
         // (rule 5).
         if acquirer.number == grant.number {
-            acquirer.grant = Some(ReceivedGrant { grant, received: step.now });
+            acquirer.grant = Some(ReceivedGrant { grant: grant.clone(), received: step.now });
             step.wakes_acquirer = true;
         }
     }

@@ -123,6 +123,7 @@ impl Bench {
             sent: now,
             server_time: (1_000_000, now),
             settled: Moment::PAST,
+            slots: None,
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let lease = HeldLease::new(Arc::clone(&self.target), clock, grant, self.options);

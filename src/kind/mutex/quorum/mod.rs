@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::name::Name;
+use crate::base::share::Share;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::lock_kind::{LockKind, Scripts};
 use crate::wire::Value;
@@ -20,6 +21,7 @@ static SCRIPTS: Scripts = Scripts {
     force: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "force.lua"),
     inspect: script!("mutex/inspect.lua"),
     request: None,
+    weighted: None,
 };
 
 /// The kind behind a [`Mutex`](crate::Mutex) of a [`QuorumClient`](crate::QuorumClient).
@@ -31,10 +33,17 @@ impl LockKind for QuorumKind {
         "mutex"
     }
 
-    fn owner(&self, identity: &Identity, number: u64, window: Duration, _: bool) -> Vec<u8> {
+    fn owner(
+        &self,
+        identity: &Identity,
+        number: u64,
+        window: Duration,
+        _: bool,
+        share: Share,
+    ) -> Vec<u8> {
         // Never with the mark of a queue. A hand-over is decided by one server, and a lock of a
         // majority cannot be given away by one of them.
-        MutexKind.owner(identity, number, window, false)
+        MutexKind.owner(identity, number, window, false, share)
     }
 
     fn channel(&self, name: &Name) -> Option<Vec<u8>> {

@@ -285,16 +285,18 @@ pub(crate) fn inspection_lists_holders_and_waiters() {
         lab.take(permits(0, 1));
         lab.take(permits(1, 2));
         lab.take_back_and_line_up();
-        let words = command(&lab.scripts, Name::Inspect, ["10"].into_iter());
+        let words = command(&lab.scripts, Name::Inspect, ["10", "inspect"].into_iter());
         let Ok(Value::Array(parts)) = lab.command(&words) else { panic!("an array") };
-        assert_eq!(parts[1..4], [Value::Int(3), Value::Int(3), Value::Int(2)]);
-        let Value::Array(holders) = &parts[4] else { panic!("{parts:?}") };
+        let Value::Array(holders) = &parts[1] else { panic!("{parts:?}") };
         let Value::Array(holder) = &holders[0] else { panic!("{parts:?}") };
         assert_eq!(holder[0], Value::BulkString(permits(1, 2).text().into_bytes()));
-        assert_eq!(holder[2..], [Value::Int(1), Value::Int(2)]);
-        let Value::Array(waiters) = &parts[5] else { panic!("{parts:?}") };
-        assert_eq!(waiters[0], Value::BulkString(permits(2, 3).text().into_bytes()));
-        assert_eq!((holders.len(), waiters.len()), (1, 2));
+        assert_eq!(holder[2..], [Value::Int(-1), Value::Int(1), Value::Int(2)]);
+        assert_eq!(parts[2], Value::Int(1));
+        let Value::Array(waiters) = &parts[3] else { panic!("{parts:?}") };
+        let Value::Array(waiter) = &waiters[0] else { panic!("{parts:?}") };
+        assert_eq!(waiter[0], Value::BulkString(permits(2, 3).text().into_bytes()));
+        assert_eq!((holders.len(), waiters.len()), (1, 1));
+        assert_eq!(parts[4], Value::Array([3, 3, 2].map(Value::Int).to_vec()));
     });
 }
 

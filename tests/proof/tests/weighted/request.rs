@@ -250,6 +250,8 @@ impl Reply {
                 .iter()
                 .map(|part| match part {
                     Value::Int(number) => *number,
+                    // The holder of the lease that ends first.
+                    Value::BulkString(_) => 0,
                     other => panic!("{request:?}: {other:?}"),
                 })
                 .collect(),
@@ -265,7 +267,7 @@ impl Reply {
                 waiters: count(*waiters),
                 slots: slots.iter().map(|slot| count(*slot)).collect(),
             },
-            (Request::Acquire { .. }, [0, left, _, ahead, 1]) => {
+            (Request::Acquire { .. }, [0, left, _, ahead, 1, 0, -1]) => {
                 Reply::Busy { left: *left, ahead: count(*ahead) }
             }
             (Request::Acquire { .. } | Request::Force { .. } | Request::Resize { .. }, [2, _]) => {
@@ -278,7 +280,9 @@ impl Reply {
             (Request::Change { .. }, [1, token, _, waiters]) => {
                 Reply::Changed { token: positive(*token), waiters: count(*waiters) }
             }
-            (Request::Change { .. }, [0, left, _, 0, 1]) => Reply::Busy { left: *left, ahead: 0 },
+            (Request::Change { .. }, [0, left, _, 0, 1, 0, -1]) => {
+                Reply::Busy { left: *left, ahead: 0 }
+            }
             (Request::Change { .. }, [3, _]) => Reply::Stale,
             (Request::Change { .. }, [4, _]) => Reply::NotHeld,
             (Request::Renew { .. }, [1, waiters]) => Reply::Done(count(*waiters)),

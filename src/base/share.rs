@@ -1,0 +1,83 @@
+//! How much of a lock a call asks for. The kinds whose locks have one holder ask for all of it.
+
+use std::fmt;
+
+use crate::base::sync::Arc;
+
+/// The weight of a whole read-write lock, and so its limit.
+pub(crate) const ALL: u64 = 1 << 32;
+
+/// The numbers of a hold's permits; `None` if it has none.
+pub(crate) type Slots = Option<Arc<[u32]>>;
+
+/// How much of a lock a call asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// All of a lock that has one holder.
+    #[default]
+    Whole,
+    /// So many permits of a semaphore, for which the user declares this limit.
+    Permits { count: u32, limit: u32 },
+    /// A read-write lock, in this way.
+    Access(Access),
+}
+
+/// How a read-write lock is held.
+///
+/// ```
+/// # use leasehold::Access;
+/// assert_eq!(Access::UpgradableRead.to_string(), "upgradable reader");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Access {
+    /// To read, beside other readers.
+    Read,
+    /// To read, beside other readers, and to be the next writer if it wishes.
+    UpgradableRead,
+    /// To write, alone.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "reader",
+            Access::UpgradableRead => "upgradable reader",
+            Access::Write => "writer",
+        })
+    }
+}
+
+impl Share {
+    /// The limit that the user declares; `None` for a lock that has one holder.
+    pub(crate) fn limit(self) -> Option<u64> {
+        match self {
+            Share::Whole => None,
+            Share::Permits { limit, .. } => Some(limit.into()),
+            Share::Access(_) => Some(ALL),
+        }
+    }
+
+    /// How much of the limit it takes.
+    pub(crate) fn weight(self) -> u64 {
+        match self {
+            Share::Whole | Share::Access(Access::Write) => ALL,
+            Share::Permits { count, .. } => count.into(),
+            Share::Access(Access::Read) => 1,
+            // More than half, so that there is one of them, and room for readers.
+            Share::Access(Access::UpgradableRead) => ALL / 2 + 1,
+        }
+    }
+}
+
+impl Access {
+    /// How scripts call it.
+    pub(crate) fn letter(self) -> u8 {
+        match self {
+            Access::Read => b'r',
+            Access::UpgradableRead => b'u',
+            Access::Write => b'w',
+        }
+    }
+}
