@@ -17,13 +17,15 @@ macro_rules! script {
 
 mod guard;
 mod handle;
-mod keep;
+mod hold;
+mod hold_method;
 mod method;
 pub(crate) mod mutex;
 mod owned;
 pub(crate) mod reentrant;
 #[cfg(test)]
 mod tests;
+mod view_method;
 mod watch;
 
 use crate::protocol::lock_kind::LockKind;
