@@ -38,4 +38,12 @@ impl Holding {
     pub(crate) fn remaining(&self) -> Duration {
         self.lease.valid_until().since(self.now())
     }
+
+    /// How many wait for it, as far as this process knows.
+    pub(crate) fn waiters(&self) -> usize {
+        // Waiters announce themselves by a message, which a client that does not listen misses. The
+        // first call may thus return too few; the waiters repeat themselves with their heartbeats.
+        self.context().listen_for_waiters(&self.lease.terms.options);
+        self.slot.waiters()
+    }
 }

@@ -17,7 +17,8 @@ macro_rules! script {
 
 mod guard;
 mod handle;
-mod keep;
+mod hold;
+mod hold_method;
 mod method;
 pub(crate) mod mutex;
 mod owned;
@@ -25,6 +26,7 @@ mod owner_value;
 pub(crate) mod reentrant;
 #[cfg(test)]
 mod tests;
+mod view_method;
 mod watch;
 pub(crate) mod weighted;
 

@@ -1,0 +1,137 @@
+//! A hold as its guard has it: released once, when the guard is dropped at the latest.
+
+use std::rc::Rc;
+
+use crate::base::error::{Error, Result};
+use crate::engine::holding::Holding;
+use crate::engine::thread_hold::{ThreadHold, adopt, find};
+
+/// One of the times that this thread holds a lock.
+pub(crate) struct ThreadHeld(Option<Rc<ThreadHold>>);
+
+impl ThreadHeld {
+    pub(super) fn new(hold: Rc<ThreadHold>) -> ThreadHeld {
+        ThreadHeld(Some(hold))
+    }
+
+    pub(super) fn hold(&self) -> &Rc<ThreadHold> {
+        // Only methods that consume it take it.
+        self.0.as_ref().expect("a guard has its hold until it is consumed")
+    }
+
+    pub(super) fn holding(&self) -> &Holding {
+        self.hold().holding()
+    }
+
+    /// Takes the hold out of this thread. Returns it unchanged if the thread holds the lock more than once.
+    pub(super) fn into_owned(mut self) -> std::result::Result<OwnedHold, ThreadHeld> {
+        match self.0.take() {
+            // Only the last hold. With others left this thread would go on as a holder while the
+            // new thread releases the lock.
+            Some(hold) if hold.count() == 1 => {
+                // Takes the hold out of this thread's table, so that a reentry here waits for the
+                // lock like any other thread. The lease itself goes on.
+                hold.leave();
+                Ok(OwnedHold(Some(hold.holding().clone())))
+            }
+            // Put back, or the drop would find nothing to release.
+            hold => {
+                self.0 = hold;
+                Err(self)
+            }
+        }
+    }
+
+    /// Counts one hold less, and releases the lock with the last one.
+    pub(super) fn release(mut self) -> Result<()> {
+        // Also if the thread holds the lock further on. Its work under this hold may have collided
+        // with another holder, and the caller of an inner release may be the only one that can undo
+        // it.
+        if let Some(hold) = self.leave()?
+            && let Err(error) = hold.holding().check_valid()
+        {
+            return Err(error.of(hold.holding().name()));
+        }
+        Ok(())
+    }
+
+    /// Counts one hold less, and releases the lock with the last one. Returns the hold if the
+    /// thread has others.
+    fn leave(&mut self) -> Result<Option<Rc<ThreadHold>>> {
+        // Taken first: whatever happens next, the drop that follows `release` finds nothing to
+        // release again.
+        let Some(hold) = self.0.take() else { return Ok(None) };
+        if hold.count() == 0 {
+            // Released by key, or left to the worker at the end of the thread. The lock may be
+            // another's by now.
+            return Err(hold.holding().not_live_error().of(hold.holding().name()));
+        }
+        // Not checked for validity if others remain: reading the clock would be most of the cost of
+        // an inner drop, which returns nothing anyway. `release` does check.
+        if hold.leave() { hold.holding().release().map(|()| None) } else { Ok(Some(hold)) }
+    }
+
+    /// Leaves the hold to its thread, which releases it by key or at its end.
+    pub(super) fn keep(mut self) -> Result<()> {
+        let Some(hold) = self.0.take() else { return Ok(()) };
+        // A thread whose thread-local storage is gone has no table of holds. Kept there, the lock
+        // would be renewed for as long as the process lives, and nobody could release it.
+        if find(&hold.holding().slot).is_some() {
+            return Ok(());
+        }
+        // By the worker and not by a drop, which logs its failures: many loggers use thread-local
+        // storage, and panic at the end of a thread.
+        if hold.leave() {
+            hold.holding().release_in_background();
+        }
+        let text =
+            "this thread is ending and cannot keep the lock; hold a guard instead of detaching it";
+        Err(Error::refused(text).of(hold.holding().name()))
+    }
+}
+
+impl Drop for ThreadHeld {
+    fn drop(&mut self) {
+        match self.leave() {
+            // A loss is worth a line even here: nobody else may report it. A guard whose hold was
+            // released by key is not, as the program did that itself.
+            Err(error) if !error.is_not_held() || error.is_lost() => log!(warn, "{error}"),
+            _ => {}
+        }
+    }
+}
+
+/// A hold that belongs to no thread.
+pub(crate) struct OwnedHold(Option<Holding>);
+
+impl OwnedHold {
+    pub(super) fn holding(&self) -> &Holding {
+        // Only methods that consume it take it.
+        self.0.as_ref().expect("a hold is there until it is consumed")
+    }
+
+    /// Makes it the hold of the thread that calls this.
+    pub(super) fn into_thread(mut self) -> ThreadHeld {
+        // Also for a lease that was lost on its way: the guard then reports the loss, where an
+        // error here would leave the caller without anything to ask for its cause.
+        let holding = self.0.take().expect("a hold is there until it is consumed");
+        ThreadHeld::new(adopt(holding))
+    }
+
+    pub(super) fn release(mut self) -> Result<()> {
+        // Taken, so that the drop at the end of this call does not release a second time.
+        self.0.take().map_or(Ok(()), |holding| holding.release())
+    }
+}
+
+impl Drop for OwnedHold {
+    fn drop(&mut self) {
+        // Each error is logged, unlike for a thread's hold. No key releases this one, so none of them
+        // is the program's own doing.
+        if let Some(holding) = self.0.take()
+            && let Err(error) = holding.release()
+        {
+            log!(warn, "{error}");
+        }
+    }
+}
