@@ -108,7 +108,7 @@ pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
     QuorumClientBuilder,
 };
-pub use kind::{Guard, LeaseWatch, Mutex, OwnedLease, ReentrantLock};
+pub use kind::{Guard, LeaseWatch, Mutex, OwnedLease, Permit, ReentrantLock, Semaphore};
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

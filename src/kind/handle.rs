@@ -6,13 +6,15 @@ use crate::base::error::{Error, Result};
 use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
+use crate::base::share::Share;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
-use crate::engine::acquire::acquire;
+use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
+use crate::kind::hold::OwnedHold;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 
@@ -33,8 +35,8 @@ impl Handle {
     }
 
     pub(crate) fn lock(&self) -> Result<Guard> {
-        self.acquire(WaitLimit::Until(Moment::FAR))?
-            // A wait until `FAR` returns no `None`. If that changed, an error would be safer than a
+        self.acquire(WaitLimit::FOR_EVER)?
+            // A wait without an end returns no `None`. If that changed, an error would be safer than a
             // panic.
             .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
     }
@@ -44,20 +46,53 @@ impl Handle {
     }
 
     pub(crate) fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.try_lock_until_moment(self.slot.context().now().after(wait))
+        self.acquire(self.until(wait))
     }
 
     pub(crate) fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>> {
-        // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
-        // once, here, the deadline then counts through suspend.
-        self.try_lock_until_moment(moment_of(deadline, self.slot.context().now()))
+        self.acquire(self.until_instant(deadline))
     }
 
-    fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
+    /// The limit of a wait that begins now.
+    pub(crate) fn until(&self, wait: Duration) -> WaitLimit {
+        self.until_moment(self.slot.context().now().after(wait))
+    }
+
+    pub(crate) fn until_instant(&self, deadline: Instant) -> WaitLimit {
+        // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
+        // once, here, the deadline then counts through suspend.
+        self.until_moment(moment_of(deadline, self.slot.context().now()))
+    }
+
+    fn until_moment(&self, deadline: Moment) -> WaitLimit {
         let over = deadline <= self.slot.context().now();
         // One attempt, and not none: a free lock is taken even with a deadline in the past. And as
         // a `try` it does not join the queue, which it would have to leave at once.
-        self.acquire(if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) })
+        if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) }
+    }
+
+    /// What its calls ask for, unless they say.
+    pub(crate) fn share(&self) -> Share {
+        self.options.share
+    }
+
+    /// Takes a part of a lock that several may hold. The hold belongs to no thread.
+    pub(crate) fn take(&self, share: Share, wait_limit: WaitLimit) -> Result<Option<OwnedHold>> {
+        Ok(acquire(&self.slot, &self.options.for_share(share), wait_limit)?.map(OwnedHold::new))
+    }
+
+    /// Sets the limit in force of a semaphore with this limit.
+    pub(crate) fn resize(&self, limit: u32, declared: u32) -> Result<()> {
+        let context = self.slot.context();
+        let deadline = context.exchange_deadline();
+        let resized = context.protocol.resize(self.slot.target(), limit, declared, deadline);
+        match resized.map_err(|failure| Error::from(failure).of(self.name()))? {
+            None => Ok(()),
+            Some(other) => {
+                let share = Share::Permits { count: 1, limit: declared };
+                Err(refused_error(share, other, other).of(self.name()))
+            }
+        }
     }
 
     fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {

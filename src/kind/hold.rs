@@ -105,6 +105,10 @@ impl Drop for ThreadHeld {
 pub(crate) struct OwnedHold(Option<Holding>);
 
 impl OwnedHold {
+    pub(super) fn new(holding: Holding) -> OwnedHold {
+        OwnedHold(Some(holding))
+    }
+
     pub(super) fn holding(&self) -> &Holding {
         // Only methods that consume it take it.
         self.0.as_ref().expect("a hold is there until it is consumed")

@@ -24,6 +24,7 @@ pub(crate) mod mutex;
 mod owned;
 mod owner_value;
 pub(crate) mod reentrant;
+pub(crate) mod semaphore;
 #[cfg(test)]
 mod tests;
 mod view_method;
@@ -37,6 +38,7 @@ pub(crate) use handle::Handle;
 pub use mutex::Mutex;
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
+pub use semaphore::{Permit, Semaphore};
 pub use watch::LeaseWatch;
 
 /// The kinds of lock on one server that have one holder.

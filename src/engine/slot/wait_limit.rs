@@ -12,6 +12,8 @@ pub(crate) enum WaitLimit {
 }
 
 impl WaitLimit {
+    pub(crate) const FOR_EVER: WaitLimit = WaitLimit::Until(Moment::FAR);
+
     /// Until when the caller waits; `None` if it makes one attempt.
     pub(crate) fn end(self) -> Option<Moment> {
         match self {
