@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::option::WaitKind;
+use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::HeldLease;
@@ -97,9 +98,12 @@ impl SlotState {
         step: &Step,
     ) -> Option<Arc<HeldLease>> {
         let options = self.acquirer.as_ref()?.inherits()?;
+        // Nor to a reader that waits: somebody must be ahead of it.
+        let reads = options.share == Share::Access(Access::Read);
         // Not past those who wait elsewhere: with several holders their turn comes more often, and each
         // lease that is kept from them would cost them one.
-        let may_pass = !holder.demand.wanted && step.hears && self.may_pass(holder, lease, step);
+        let may_pass =
+            !reads && !holder.demand.wanted && step.hears && self.may_pass(holder, lease, step);
         may_pass.then(|| lease.successor(options, step.now))?
     }
 
