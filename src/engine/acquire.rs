@@ -157,7 +157,7 @@ pub(crate) fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
     }
 }
 
-fn cancelled_error(context: &Context) -> Error {
+pub(crate) fn cancelled_error(context: &Context) -> Error {
     Error::cancelled(if context.is_closing() {
         "the client was closed; build a new one"
     } else {

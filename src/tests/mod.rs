@@ -11,6 +11,7 @@
 //! | `close` | a client that is closed with a grace |
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `locks` | what is announced and listed |
+//! | `rw_lock` | changes of a read-write lock without replies |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
 mod close;
@@ -19,6 +20,7 @@ mod keep;
 mod locks;
 mod model;
 mod renewal;
+mod rw_lock;
 #[cfg(leasehold_shuttle)]
 mod schedule;
 mod shared_channel;

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use leasehold::{Access, RwLock};
+use leasehold::{Access, RwLock, UpgradableReadGuard, WriteGuard};
 
 use crate::common::open;
 use leasehold_support::Server;
@@ -175,4 +175,136 @@ fn force_release_evicts_all_readers() {
     assert!(here.read().unwrap_err().is_lost(), "the thread must learn of the loss first");
     drop((first, second));
     assert!(here.try_write().unwrap().is_some());
+}
+
+#[test]
+fn downgrade_lets_readers_in_and_keeps_the_hold() {
+    let server = Server::start().unwrap();
+    let here = open(&server).rw_lock(NAME).unwrap();
+    let writer = here.write().unwrap();
+    let (watch, token) = (writer.lease_watch(), writer.fencing_token());
+    let there = open(&server).rw_lock(NAME).unwrap();
+    let (sender, order) = mpsc::channel();
+    let reads = taken(move || there.read().unwrap(), "read", &sender);
+    wait_for_waiters(&here, 1);
+    let reader = WriteGuard::downgrade(writer).unwrap();
+    assert_eq!(order.recv().unwrap(), "read");
+    reads.join().unwrap();
+    assert!(reader.is_valid() && reader.fencing_token() == token);
+    assert!(!watch.is_valid(), "it watched a writer");
+    reader.check().unwrap();
+    reader.release().unwrap();
+    assert!(!here.is_locked().unwrap());
+}
+
+#[test]
+fn lock_is_held_as_its_guards_need_it() {
+    let server = Server::start().unwrap();
+    let (here, there) =
+        (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
+    let outer = here.write().unwrap();
+    let inner = WriteGuard::downgrade(here.write().unwrap()).unwrap();
+    assert!(there.try_read().unwrap().is_none(), "one still writes");
+    outer.release().unwrap();
+    assert!(there.try_read().unwrap().is_some());
+    assert!(there.try_write().unwrap().is_none() && inner.is_valid());
+    drop(inner);
+    let upgradable = here.upgradable_read().unwrap();
+    let inner = here.read().unwrap();
+    drop(upgradable);
+    assert!(there.try_upgradable_read().unwrap().is_some());
+    assert!(here.try_write().unwrap_err().is_config());
+    drop(inner);
+    assert!(!here.is_locked().unwrap());
+}
+
+#[test]
+fn upgrade_waits_for_readers_and_comes_before_a_writer() {
+    let server = Server::start().unwrap();
+    let (here, there) =
+        (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
+    let reader = there.read().unwrap();
+    let (sender, order) = mpsc::channel();
+    let writer = open(&server).rw_lock(NAME).unwrap();
+    let upgrader = here.clone();
+    let (begin, begins) = mpsc::channel();
+    let told = sender.clone();
+    let upgrades = thread::spawn(move || {
+        let guard = upgrader.upgradable_read().unwrap();
+        begin.send(guard.fencing_token()).unwrap();
+        let guard = UpgradableReadGuard::upgrade(guard).unwrap();
+        told.send("upgrade").unwrap();
+        (guard.fencing_token(), guard.into_owned().unwrap())
+    });
+    let first = begins.recv().unwrap();
+    wait_for_waiters(&there, 1);
+    let writes = taken(move || writer.write().unwrap(), "write", &sender);
+    wait_for_waiters(&there, 2);
+    let late = open(&server).rw_lock(NAME).unwrap();
+    assert!(late.try_read().unwrap().is_none(), "nobody is let in while an upgrade waits");
+    reader.release().unwrap();
+    let (token, owned) = upgrades.join().unwrap();
+    assert_eq!(order.recv().unwrap(), "upgrade");
+    assert!(token > first);
+    assert!(there.try_read().unwrap().is_none(), "it is the writer");
+    owned.release().unwrap();
+    assert_eq!(order.recv().unwrap(), "write");
+    writes.join().unwrap();
+}
+
+#[test]
+fn upgrade_whose_time_is_over_lets_readers_in_again() {
+    let server = Server::start().unwrap();
+    let (here, there) =
+        (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
+    let reader = there.read().unwrap();
+    let guard = here.upgradable_read().unwrap();
+    let guard = UpgradableReadGuard::try_upgrade_for(guard, SECOND / 10).unwrap().unwrap_err();
+    assert!(open(&server).rw_lock(NAME).unwrap().try_read().unwrap().is_some());
+    assert!(here.last_blocker().is_some());
+    reader.release().unwrap();
+    let guard = UpgradableReadGuard::try_upgrade_for(guard, Duration::ZERO).unwrap().unwrap();
+    assert!(there.try_read().unwrap().is_none());
+    let guard = WriteGuard::downgrade_to_upgradable(guard).unwrap();
+    assert!(there.try_read().unwrap().is_some());
+    let guard = UpgradableReadGuard::upgrade(guard).unwrap();
+    let guard = WriteGuard::downgrade(guard).unwrap();
+    assert!(there.try_upgradable_read().unwrap().is_some());
+    guard.release().unwrap();
+}
+
+#[test]
+fn upgrade_of_a_thread_that_reads_too_is_an_error() {
+    let server = Server::start().unwrap();
+    let lock = open(&server).rw_lock(NAME).unwrap();
+    let guard = lock.upgradable_read().unwrap();
+    let reader = lock.read().unwrap();
+    assert!(UpgradableReadGuard::upgrade(guard).unwrap_err().is_config());
+    reader.check().unwrap();
+    drop(reader);
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn waiting_upgrade_ends_by_cancel_and_by_loss() {
+    let server = Server::start().unwrap();
+    let (here, there) =
+        (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
+    let reader = there.read().unwrap();
+    for cancels in [true, false] {
+        let upgrader = here.clone();
+        let upgrades = thread::spawn(move || {
+            UpgradableReadGuard::upgrade(upgrader.upgradable_read().unwrap()).map(drop)
+        });
+        wait_for_waiters(&there, 1);
+        if cancels {
+            assert_eq!(here.cancel_waits(), 1);
+            assert!(upgrades.join().unwrap().unwrap_err().is_cancelled());
+        } else {
+            here.force_release().unwrap();
+            assert!(upgrades.join().unwrap().unwrap_err().is_lost());
+        }
+        wait_for_waiters(&there, 0);
+    }
+    assert!(reader.check().unwrap_err().is_lost());
 }

@@ -9,13 +9,18 @@ use crate::engine::callback::Notification;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
-use crate::engine::worker::RenewableSlot;
+use crate::engine::worker::{RenewableSlot, SHORTEST_RETRY};
 use crate::protocol::target::Target;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease in Redis soon.
     pub(crate) fn show_hold_count(self: &Arc<Slot>, lease: &HeldLease) {
         self.transition(|state, step| state.schedule_check(lease, step));
+    }
+
+    /// Makes the worker send a change of a lease that had no reply.
+    pub(crate) fn change_soon(self: &Arc<Slot>) {
+        self.transition(|state, step| state.check_by(step.now.after(SHORTEST_RETRY), step));
     }
 
     /// Ends all lingers whose time is over. Returns their leases, which the caller releases or drops.

@@ -15,6 +15,7 @@ mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod wait_limit;
 mod waiter;
 

@@ -100,6 +100,10 @@ impl SlotState {
             acquirer.demand.wanted = true;
             step.wakes_acquirer = true;
         }
+        if let Some(upgrader) = &mut self.upgrader {
+            upgrader.retry_now = true;
+            step.wakes_acquirer = true;
+        }
         // One of the missed messages may have said that somebody waits. Assumed for the rest of the
         // attempt: wrongly assumed it costs a release, wrongly denied it costs a waiter its turn (rule
         // 18).

@@ -30,6 +30,7 @@
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
+//! | `begin_upgrade` | held, by an upgradable reader | the same, with an upgrader | lingering leases end |
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
@@ -52,7 +53,7 @@ use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::HeldLease;
-use crate::engine::slot::acquirer::{Acquirer, Received};
+use crate::engine::slot::acquirer::{Acquirer, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::fairness::Fairness;
 use crate::engine::slot::holder::{HoldState, SlotHolder};
@@ -83,6 +84,8 @@ pub(super) struct SlotState {
     overlaps: bool,
     acquirer: Option<Acquirer>,
     holders: Vec<SlotHolder>,
+    /// The thread here that waits to become the writer. Apart, as few slots ever have one.
+    pub(super) upgrader: Option<Box<Upgrader>>,
     queue: VecDeque<Arc<Waiter>>,
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
@@ -99,6 +102,7 @@ impl SlotState {
             overlaps,
             acquirer: None,
             holders: Vec::new(),
+            upgrader: None,
             queue: VecDeque::new(),
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
@@ -423,6 +427,15 @@ impl SlotState {
         }
     }
 
+    /// A thread that holds the lock waits to become the writer, unless the client is closing. Returns whether it
+    /// does.
+    pub(super) fn begin_upgrade(&mut self, step: &Step) -> bool {
+        if !step.closing {
+            self.upgrader = Some(Box::default());
+        }
+        !step.closing
+    }
+
     /// The first thread in the queue acquires, if nothing is in its way.
     fn admit_next(&mut self, step: &mut Step) {
         if self.may_acquire()
@@ -473,12 +486,14 @@ impl SlotState {
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
+        step.wakes_acquirer = true;
+        let upgrades = self.upgrader.as_mut().map(|upgrader| upgrader.cancelled = true).is_some();
+        let waiting = waiting + usize::from(upgrades);
         let Some(acquirer) = &mut self.acquirer else { return waiting };
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
-        step.wakes_acquirer = true;
         waiting + usize::from(acquirer.waits)
     }
 
@@ -509,7 +524,7 @@ impl SlotState {
 
     /// Whether a thread here waits for the lock.
     pub(super) fn has_waiters(&self) -> bool {
-        self.acquirer.is_some() || !self.queue.is_empty()
+        self.acquirer.is_some() || self.upgrader.is_some() || !self.queue.is_empty()
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.
@@ -518,7 +533,7 @@ impl SlotState {
         // The end of a client ends all leases first. A holder that it still finds is a thread between the end of
         // the validity and its next step in the slot, and its release is not recorded anywhere yet.
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
-        self.acquirer.is_some() || releases || (ended && holds)
+        self.acquirer.is_some() || self.upgrader.is_some() || releases || (ended && holds)
     }
 
     /// The leases that threads here hold.
@@ -532,6 +547,7 @@ impl SlotState {
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         // Beside a holder there is an acquirer only where holds may overlap.
         let acquirer = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits);
-        self.queue.len() + usize::from(acquirer) + remote.unwrap_or(0) as usize
+        let here = self.queue.len() + usize::from(acquirer) + usize::from(self.upgrader.is_some());
+        here + remote.unwrap_or(0) as usize
     }
 }

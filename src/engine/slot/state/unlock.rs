@@ -44,16 +44,15 @@ impl SlotState {
             // nothing for a value that is not the owner.
             return Unlocked::Releasing;
         };
-        if self.overlaps {
-            if let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
-                && let Some(acquirer) = &mut self.acquirer
-            {
-                self.holders[index].pass_on(&successor, step.now);
-                acquirer.passed = Some(Arc::clone(&successor));
-                step.wakes_acquirer = true;
-                self.schedule_check(&successor, step);
-                return Unlocked::ToThread;
-            }
+        if self.overlaps
+            && let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
+            && let Some(acquirer) = &mut self.acquirer
+        {
+            self.holders[index].pass_on(&successor, step.now);
+            acquirer.passed = Some(Arc::clone(&successor));
+            step.wakes_acquirer = true;
+            self.schedule_check(&successor, step);
+            return Unlocked::ToThread;
         }
         let holder = &self.holders[index];
         // The thread leaves the queue only once it has its lease: without one it keeps its place, and
@@ -143,7 +142,7 @@ impl SlotState {
         // The thread that locks again usually has the same options. Without renewals it could not use the
         // rest of a lease (rule 9), so a linger would only keep others waiting.
         let useful = options.is_renewed() && lease.may_last(step.now);
-        let waits_here = self.acquirer.is_some() || !self.queue.is_empty();
+        let waits_here = self.has_waiters();
         let allowed = revocable && !waits_here && !holder.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
