@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use crate::base::error::Result;
 use crate::base::share::Access;
-use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::holding::Holding;
 use crate::engine::ownership::taken_by_wrong_type;
-use crate::engine::worker::RenewableSlot;
 use crate::protocol::reply::{ChangeReply, Ownership};
 use crate::protocol::request::{ChangeRequest, ChangeTo};
 use crate::wire::failure::Failure;
@@ -32,7 +30,7 @@ impl Holding {
         let ownership = match Failure::retry_disconnected(send) {
             Ok(ChangeReply::Gone) => Ownership::Gone,
             Ok(ChangeReply::Changed { waiters, .. }) => {
-                Arc::clone(&self.slot).counted(&self.lease, waiters);
+                self.slot.note_waiters(&self.lease, Moment::PAST, waiters);
                 Ownership::Owned
             }
             // A later change was made.

@@ -124,6 +124,32 @@ impl HeldLease {
         Some(next)
     }
 
+    /// One more hold of the entry of a reader, by a thread with these options, beside this one; `None` if it cannot be
+    /// shared. Another one is renewed for it.
+    pub(crate) fn sibling(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
+        // Each hold would count its renewals for itself, and there is one renewal for all.
+        let counts = options.max_renewals.or(self.terms.options.max_renewals).is_some();
+        if counts || !self.terms.options.requests_same_as(options) || !self.may_be_shared(now) {
+            return None;
+        }
+        let terms = self.terms.sibling(options, now);
+        let shown = self.hold_count.shown();
+        let leased_until = self.leased_until();
+        Some(HeldLease::begin(terms, leased_until, Moment::FAR, self.is_claim(), shown))
+    }
+
+    /// Another hold of the same entry ends: what is to be done for the entry is this one's from now on.
+    pub(crate) fn take_over(&self, other: &HeldLease) {
+        self.renew_at.fetch_min(other.renew_at().as_nanos(), Ordering::Relaxed);
+        self.may_last_until(other.perhaps_until());
+        // Whatever the phase: a release that has begun looks at it when it is the last.
+        self.kept_until.fetch_max(other.kept_until.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.doubted_at.fetch_max(other.doubted_at.load(Ordering::SeqCst), Ordering::SeqCst);
+        if other.failing.load(Ordering::Relaxed) {
+            self.renewal_failed();
+        }
+    }
+
     /// A hold that begins now, while Redis shows this count.
     fn begin(
         terms: LeaseTerms,
@@ -156,12 +182,16 @@ impl HeldLease {
     /// Whether another hold may follow: the lease is renewed, its weight was not changed, nothing is under way or unsettled (rule
     /// 17), no eviction was reported, Redis is not to keep the lock from everybody, and the end is not near.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
+        // A command of this hold that runs later would run for the next holder: its transaction would
+        // apply, with another thread's lease to guard it.
+        !self.is_under_way() && self.may_be_shared(now)
+    }
+
+    /// The same for a hold beside this one. What is under way for one reader may run beside another.
+    fn may_be_shared(&self, now: Moment) -> bool {
         self.terms.options.lease.is_renewed()
             // The next hold would take itself for what this one began as.
             && self.changes.last().number == 0
-            // A command of this hold that runs later would run for the next holder: its transaction would
-            // apply, with another thread's lease to guard it.
-            && !self.is_under_way()
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
             && !self.is_kept(now)

@@ -31,6 +31,10 @@ impl Holding {
             self.slot.release_remainder(&self.lease);
             return Err(self.not_live_error());
         };
+        if self.slot.leave_entry(&self.lease) {
+            self.lease.end();
+            return Ok(());
+        }
         // The user wants Redis to keep the lock for longer. So no thread gets the lease, and the release is
         // later and in the background.
         if self.lease.is_kept(self.now()) {
@@ -145,16 +149,20 @@ impl Holding {
     /// between, finds the one or the other.
     fn hand_to_worker(&self) {
         self.lease.end();
-        self.slot.release_in_background(&self.lease);
-        self.slot.remove(&self.lease);
+        if !self.slot.leave_entry(&self.lease) {
+            self.slot.release_in_background(&self.lease);
+            self.slot.remove(&self.lease);
+        }
     }
 
     /// Takes a lock from its holder because the client is shut down. Renewals stop before the release, or
     /// a renewal could follow it.
     pub(super) fn shut_down(&self) {
         if let Some(loss) = self.lease.lose(LossCause::ShutDown, self.now()) {
-            // Before `lost` frees the slot, for the same reason as above.
-            self.slot.release_in_background(&self.lease);
+            if !self.slot.leave_entry(&self.lease) {
+                // Before `lost` frees the slot, for the same reason as above.
+                self.slot.release_in_background(&self.lease);
+            }
             self.lost(loss);
         }
     }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::double::until;
+use crate::base::loss::LossCause;
+use crate::base::option::LockOptions;
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::spawn;
 use crate::client::LockClient;
@@ -103,4 +105,171 @@ fn upgrade_whose_message_is_lost_is_found_by_a_heartbeat() {
     assert!(lock(&there).try_read().unwrap().is_none());
     owned.release().unwrap();
     assert!(lock(&there).try_read().unwrap().is_some());
+}
+
+/// A reader's hold that belongs to no thread, so that threads can have several.
+fn reader(lock: &RwLock) -> OwnedLease {
+    lock.try_read().unwrap().expect("free").into_owned().unwrap_or_else(|_| panic!("held once"))
+}
+
+/// A thread that waits to write, and sends its hold.
+fn writer(server: &Server, client: &LockClient) -> Receiver<OwnedLease> {
+    let (sender, receiver) = unbounded();
+    let here = lock(client);
+    spawn("writer", move || {
+        let _ = sender.send(here.write().unwrap().into_owned().unwrap());
+    })
+    .unwrap();
+    until(|| lock(client).inspect().unwrap().waiting() == Some(1));
+    server.advance(Duration::ZERO);
+    receiver
+}
+
+fn entries(client: &LockClient) -> usize {
+    lock(client).holders().unwrap().len()
+}
+
+#[test]
+fn readers_of_a_process_share_one_entry() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    let third = reader(&lock(&there));
+    assert_eq!((entries(&here), first.fencing_token() == second.fencing_token()), (2, true));
+    first.release().unwrap();
+    // The other one is renewed in its place.
+    server.advance(SECOND * 100);
+    assert!(second.is_valid() && entries(&there) == 2);
+    second.release().unwrap();
+    assert_eq!(entries(&there), 1);
+    third.release().unwrap();
+    assert_eq!(entries(&there), 0);
+}
+
+#[test]
+fn message_of_a_writer_shuts_the_door() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    server.advance(Duration::ZERO);
+    let writes = writer(&server, &there);
+    assert!(lock(&here).try_read().unwrap().is_none(), "past a writer that waits");
+    first.release().unwrap();
+    second.release().unwrap();
+    writes.recv().unwrap().release().unwrap();
+    assert_eq!(entries(&here), 0);
+}
+
+#[test]
+fn door_of_a_process_that_hears_nothing_is_shut_by_a_renewal() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let mut held = vec![reader(&lock(&here)), reader(&lock(&here))];
+    server.link(&here).lose_messages(100);
+    let writes = writer(&server, &there);
+    server.advance(SECOND - Duration::from_millis(1));
+    held.push(reader(&lock(&here)));
+    server.advance(Duration::from_millis(1));
+    assert!(lock(&here).try_read().unwrap().is_none(), "a heartbeat is over");
+    drop(held);
+    server.advance(SECOND);
+    writes.recv().unwrap().release().unwrap();
+}
+
+#[test]
+fn door_opens_again_when_nobody_waits() {
+    let server = Server::standing_still();
+    let here = server.client();
+    let first = reader(&lock(&here));
+    for _ in 0..5 {
+        server.advance(SECOND * 3 / 2);
+        drop((reader(&lock(&here)), reader(&lock(&here))));
+        assert_eq!(entries(&here), 1);
+    }
+    first.release().unwrap();
+    assert_eq!(entries(&here), 0);
+}
+
+#[test]
+fn entry_that_is_deleted_is_lost_for_all_its_readers() {
+    let server = Server::standing_still();
+    let here = server.client();
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    assert!(server.delete("a"));
+    assert!(first.check().unwrap_err().is_lost());
+    assert_eq!(second.loss().unwrap().cause(), LossCause::Deleted);
+    assert!(second.release().unwrap_err().is_lost());
+    drop(first);
+    reader(&lock(&here)).release().unwrap();
+}
+
+#[test]
+fn hold_that_ends_by_its_limit_leaves_the_others_their_entry() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let options = LockOptions::new().max_hold(SECOND * 5);
+    let first = reader(&here.rw_lock_with("a", options).unwrap());
+    let second = reader(&lock(&here));
+    server.advance(SECOND * 6);
+    assert_eq!(first.loss().unwrap().cause(), LossCause::MaxHold);
+    drop(first);
+    server.advance(SECOND * 100);
+    assert!(second.is_valid() && entries(&there) == 1);
+    second.release().unwrap();
+    assert_eq!(entries(&there), 0);
+}
+
+#[test]
+fn entry_is_kept_for_as_long_as_one_of_its_readers_wanted() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    first.keep_for(SECOND * 20).unwrap();
+    first.release().unwrap();
+    second.release().unwrap();
+    assert_eq!(entries(&there), 1);
+    server.advance(SECOND * 21);
+    assert_eq!(entries(&there), 0);
+}
+
+#[test]
+fn entry_lingers_for_the_next_reader_and_not_past_a_writer() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let lingering = here.rw_lock_with("a", LockOptions::new().linger(SECOND * 5)).unwrap();
+    // The first use makes the client listen, and only then does a lease linger.
+    reader(&lingering).release().unwrap();
+    server.advance(Duration::ZERO);
+    reader(&lingering).release().unwrap();
+    assert_eq!(entries(&there), 1);
+    server.advance(SECOND * 2);
+    reader(&lingering).release().unwrap();
+    assert_eq!(entries(&there), 1);
+    // Of the same process: it goes at once.
+    assert!(lock(&here).try_write().unwrap().is_some());
+    reader(&lingering).release().unwrap();
+    // Of another: its message ends the linger, as the time does not move.
+    lock(&there).write().unwrap().release().unwrap();
+}
+
+#[test]
+fn readers_behind_a_writer_of_their_process_come_in_together() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let other = reader(&lock(&there));
+    let writes = writer(&server, &here);
+    let (sender, reads) = unbounded();
+    for _ in 0..3 {
+        let (here, sender) = (lock(&here), sender.clone());
+        spawn("reader", move || {
+            let _ = sender.send(here.read().unwrap().into_owned().unwrap());
+        })
+        .unwrap();
+    }
+    until(|| here.engine().table().of_name(b"a")[0].waiters() == 4);
+    assert!(reads.try_recv().is_err());
+    other.release().unwrap();
+    writes.recv().unwrap().release().unwrap();
+    let held: Vec<_> = (0..3).map(|_| reads.recv().unwrap()).collect();
+    assert_eq!(entries(&there), 1, "{held:?}");
 }

@@ -1,13 +1,14 @@
 //! Read-write locks on a real server: who may be in together, in which order, and what a thread may take again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::{Access, RwLock, UpgradableReadGuard, WriteGuard};
+use leasehold::{Access, Lease, LockOptions, OwnedLease, RwLock, UpgradableReadGuard, WriteGuard};
 
-use crate::common::open;
-use leasehold_support::Server;
+use crate::common::{open, warm};
+use leasehold_support::{Child, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NAME: &str = "catalog";
@@ -307,4 +308,107 @@ fn waiting_upgrade_ends_by_cancel_and_by_loss() {
         wait_for_waiters(&there, 0);
     }
     assert!(reader.check().unwrap_err().is_lost());
+}
+
+/// A reader's hold that belongs to no thread, so that threads can have several.
+fn reader(lock: &RwLock) -> OwnedLease {
+    lock.read().unwrap().into_owned().unwrap_or_else(|_| panic!("held once"))
+}
+
+#[test]
+fn reads_beside_another_of_the_process_cost_no_command() {
+    let server = Server::start().unwrap();
+    let lock = open(&server).rw_lock(NAME).unwrap();
+    let first = reader(&lock);
+    // The first that joins may make the client listen, and each asks once a second.
+    reader(&lock).release().unwrap();
+    let begin = Instant::now();
+    server.reset_stats();
+    for _ in 0..1_000 {
+        reader(&lock).release().unwrap();
+    }
+    let asked = begin.elapsed().as_secs() + 1;
+    assert!(server.command_calls(&["evalsha"]) <= asked, "one renewal a second at most");
+    first.release().unwrap();
+}
+
+#[test]
+fn contended_writes_cost_two_commands_each() {
+    const WRITES: u64 = 200;
+    let server = Server::start().unwrap();
+    warm(&server);
+    let locks = [(); 2]
+        .map(|()| open(&server).rw_lock_with(NAME, LockOptions::new().local_handoffs(0)).unwrap());
+    let writes = |times: u64| {
+        thread::scope(|scope| {
+            for lock in &locks {
+                scope.spawn(move || {
+                    (0..times).for_each(|_| lock.write().unwrap().release().unwrap())
+                });
+            }
+        });
+    };
+    // Both listen from then on, and the scripts are there.
+    writes(5);
+    server.reset_stats();
+    writes(WRITES);
+    let calls = server.command_calls(&["evalsha"]);
+    assert!(calls * 10 <= 2 * WRITES * 21, "{calls} for {} writes", 2 * WRITES);
+}
+
+#[test]
+fn writer_is_not_starved_by_readers_of_another_process() {
+    let server = Server::start().unwrap();
+    let (here, there) =
+        (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..3_u64 {
+            let (here, stop) = (&here, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = here.read().unwrap();
+                    // At each moment one of them reads.
+                    thread::sleep(Duration::from_millis(10 + 7 * number));
+                    drop(guard);
+                }
+            });
+        }
+        wait_until_held(&here);
+        for _ in 0..5 {
+            let guard = there.try_write_for(5 * SECOND).unwrap();
+            stop.fetch_or(guard.is_none(), Ordering::Relaxed);
+            drop(guard.expect("a writer gets its turn"));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn wait_until_held(lock: &RwLock) {
+    while !lock.is_locked().unwrap() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn writer_gets_in_after_a_killed_reader() {
+    const ROLE: &str = "killed reader";
+    const TTL: Duration = Duration::from_secs(3);
+    const URL: &str = "LEASEHOLD_TEST_URL";
+    if leasehold_support::child::role().as_deref() == Some(ROLE) {
+        let client = leasehold::LockClient::open(std::env::var(URL).unwrap()).unwrap();
+        let options = LockOptions::new().lease(Lease::renewed(TTL));
+        let _guard = client.rw_lock_with(NAME, options).unwrap().read().unwrap();
+        thread::sleep(60 * SECOND);
+        return;
+    }
+    let server = Server::start().unwrap();
+    let lock = open(&server).rw_lock(NAME).unwrap();
+    let test = "rw_lock::writer_gets_in_after_a_killed_reader";
+    let mut child = Child::role(ROLE).test(test).env(URL, server.url()).start().unwrap();
+    wait_until_held(&lock);
+    child.kill9();
+    let left = lock.holders().unwrap()[0].ttl().unwrap();
+    // The rest of its lease, a heartbeat, and a second for the machine.
+    assert!(lock.try_write_for(left + 2 * SECOND).unwrap().is_some());
 }

@@ -7,10 +7,12 @@ mod acquirer;
 mod attempt;
 mod background_release;
 mod check;
+mod door;
 mod fairness;
 mod holder;
 mod message;
 mod pause;
+mod share;
 mod state;
 mod step;
 #[cfg(test)]

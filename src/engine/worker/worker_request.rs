@@ -99,13 +99,11 @@ impl WorkerRequest {
                 WorkerRequest::Renew(slot, lease),
                 Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }),
             ) => {
-                if waiters > 0 {
-                    Arc::clone(&slot).counted(&lease, waiters);
-                }
                 // Whether this still counts the lease decides: it may have ended, or been released, since
                 // the sending.
                 lease.renewed(sent);
                 lease.confirmed(sent);
+                Arc::clone(&slot).renewed(&lease, sent, waiters);
                 lease.is_live().then(|| check(&slot, lease.next_check()))
             }
             (
@@ -141,6 +139,7 @@ impl WorkerRequest {
             }
             (WorkerRequest::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
+                Arc::clone(&slot).not_renewed(&lease);
                 // Redis may have renewed it all the same. Should the hold be lost, its release must reach
                 // that far.
                 if may_remain(protocol, &lease.terms.owner, &failure) {

@@ -30,6 +30,10 @@
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
+//! | `enter`, to read | the door is open | held, beside others of the same attempt | |
+//! | | the door is stale, and nobody acquires | held and asking | the thread asks whether somebody waits |
+//! | `asked` | held and asking | held | the readers at the head of the queue come in; the next thread acquires |
+//! | `leave_entry` | held, beside others of the same attempt | | another hold is renewed in its place |
 //! | `begin_upgrade` | held, by an upgradable reader | the same, with an upgrader | lingering leases end |
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
@@ -40,6 +44,7 @@
 
 mod check;
 mod message;
+mod share;
 #[cfg(test)]
 mod tests;
 pub(super) mod unlock;
@@ -48,6 +53,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
+use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
@@ -55,6 +61,7 @@ use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::{Acquirer, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
+use crate::engine::slot::door::Door;
 use crate::engine::slot::fairness::Fairness;
 use crate::engine::slot::holder::{HoldState, SlotHolder};
 use crate::engine::slot::step::Step;
@@ -87,6 +94,8 @@ pub(super) struct SlotState {
     /// The thread here that waits to become the writer. Apart, as few slots ever have one.
     pub(super) upgrader: Option<Box<Upgrader>>,
     queue: VecDeque<Arc<Waiter>>,
+    /// The entry of a reader that threads here share.
+    door: Door,
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
     pub(super) fairness: Fairness,
@@ -104,6 +113,7 @@ impl SlotState {
             holders: Vec::new(),
             upgrader: None,
             queue: VecDeque::new(),
+            door: Door::SHUT,
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
             check_at: Moment::FAR,
@@ -119,6 +129,9 @@ impl SlotState {
         }
         // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
+        if let Some(entered) = self.enter_by_door(&request, step) {
+            return entered;
+        }
         // Before `may_acquire`, for which a lingering lease is a holder in the way.
         if let Some(entered) = self.reuse_linger(&request, step) {
             return entered;
@@ -148,6 +161,7 @@ impl SlotState {
         // Redis.
         step.wakes_acquirer |= self.fairness.yields_at(step.now);
 
+        self.shut_door_for(&request);
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
@@ -157,7 +171,10 @@ impl SlotState {
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
         // Where holds may overlap, several leases may linger.
-        let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers());
+        let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| {
+            // An entry of readers has its door.
+            holder.lingers() && request.options.access() != Some(Access::Read)
+        });
         let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
             HoldState::Lingering { lease, .. } => {
                 Some((index, lease.successor(&request.options, step.now)?))
@@ -215,7 +232,16 @@ impl SlotState {
         self.acquirer.is_none() && (self.overlaps || self.holders.is_empty())
     }
 
+    /// A thread that waits here, and not to read, shuts the door: those that come later wait behind it.
+    fn shut_door_for(&mut self, request: &EnterRequest) {
+        let reads = request.options.access() == Some(Access::Read);
+        if request.wait_limit != WaitLimit::TryOnce && !reads {
+            self.door.shut();
+        }
+    }
+
     fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
+        self.shut_door_for(request);
         let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
         // A thread that yields asks nobody yet: its pause must not count as silence of Redis.
         let asked_at = yield_until.is_none().then_some(now);
@@ -357,7 +383,9 @@ impl SlotState {
         acquirer.demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
-        self.holders.reserve_exact(1);
+        if self.holders.is_empty() {
+            self.holders.reserve_exact(1);
+        }
         self.holders.push(SlotHolder {
             number: acquirer.number,
             hold: HoldState::Held(Arc::downgrade(lease)),
@@ -377,6 +405,14 @@ impl SlotState {
             self.schedule_check(lease, step);
         }
         self.note_hold(step);
+        if lease.access() == Some(Access::Read) {
+            match acquirer.demand.wanted {
+                true => self.door.shut(),
+                false => self.door.open(acquirer.number, lease.terms.sent),
+            }
+            // Those that have stood behind it come in with it, also before others: one round of readers.
+            self.admit_readers(acquirer.number, step);
+        }
         // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
             self.admit_next(step);
@@ -432,6 +468,7 @@ impl SlotState {
     pub(super) fn begin_upgrade(&mut self, step: &Step) -> bool {
         if !step.closing {
             self.upgrader = Some(Box::default());
+            self.door.shut();
         }
         !step.closing
     }

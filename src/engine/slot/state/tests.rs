@@ -82,7 +82,7 @@ impl Bench {
                 assert!(!self.acquires, "two threads acquire");
                 self.acquires = true;
             }
-            Admission::Held(lease) => self.held.push(lease),
+            Admission::Held(lease) | Admission::Ask(lease, _) => self.held.push(lease),
             Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
@@ -106,6 +106,7 @@ impl Bench {
             Admission::Acquire { .. } => "acquire",
             Admission::TakeOver(..) => "take over",
             Admission::Held(_) => "held",
+            Admission::Ask(..) => "ask",
             Admission::Busy(_) => "busy",
             Admission::NoReply(_) => "unanswered",
             Admission::Cancelled => "cancelled",
