@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use leasehold::redis::{Pipeline, Value};
 use leasehold::{LockClient, LockOptions, Permit};
 
 use crate::common::open;
@@ -105,4 +106,34 @@ fn permits_pass_between_threads_without_commands() {
     let tokens: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
     assert!(tokens.iter().all(|later| *later > token), "{tokens:?}");
     assert_eq!(gpus.available().unwrap(), 1);
+}
+
+#[test]
+fn transaction_applies_while_held_and_not_after() {
+    let server = Server::start().unwrap();
+    let client = open(&server);
+    let gpus = client.semaphore("gpu", 2).unwrap();
+    let (permit, _other) = (gpus.acquire().unwrap(), gpus.acquire().unwrap());
+    let replies = permit
+        .transaction(|pipe| {
+            pipe.cmd("SET").arg("stock").arg(41).cmd("INCR").arg("stock").cmd("PING");
+            pipe.cmd("RPUSH").arg("stock").arg("x");
+        })
+        .unwrap();
+    assert_eq!(replies[..3], [Value::Okay, Value::Int(42), Value::SimpleString("PONG".into())]);
+    assert!(matches!(replies[3], Value::ServerError(_)), "{replies:?}");
+    for odd in [&["NOSUCH", "x"][..], &["SET", "stock"]] {
+        let add = |pipe: &mut Pipeline| {
+            pipe.cmd("DEL").arg("stock").cmd(odd[0]).arg(odd[1]);
+        };
+        assert!(permit.transaction(add).unwrap_err().is_refused());
+    }
+    let holders = gpus.holders().unwrap();
+    let mine = holders.iter().find(|holder| holder.slots() == permit.slots()).unwrap();
+    assert!(gpus.force_release(mine).unwrap() && !gpus.force_release(mine).unwrap());
+    let error = permit.transaction(|pipe| _ = pipe.cmd("DEL").arg("stock")).unwrap_err();
+    assert!(error.is_lost() && permit.check().unwrap_err().is_lost());
+    let stock: u64 =
+        leasehold::redis::cmd("GET").arg("stock").query(&mut server.connection()).unwrap();
+    assert_eq!(stock, 42);
 }
