@@ -43,16 +43,15 @@ impl SlotState {
             // nothing for a value that is not the owner.
             return Unlocked::Releasing;
         };
-        if self.overlaps {
-            if let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
-                && let Some(acquirer) = &mut self.acquirer
-            {
-                self.holders[index].pass_on(&successor, step.now);
-                acquirer.passed = Some(Arc::clone(&successor));
-                step.wakes_acquirer = true;
-                self.schedule_check(&successor, step);
-                return Unlocked::ToThread;
-            }
+        if self.overlaps
+            && let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
+            && let Some(acquirer) = &mut self.acquirer
+        {
+            self.holders[index].pass_on(&successor, step.now);
+            acquirer.passed = Some(Arc::clone(&successor));
+            step.wakes_acquirer = true;
+            self.schedule_check(&successor, step);
+            return Unlocked::ToThread;
         }
         let holder = &self.holders[index];
         // The thread leaves the queue only once it has its lease: without one it keeps its place, and
