@@ -270,6 +270,7 @@ impl SlotState {
                 acquirer.queued = queued.copied().map(Box::new);
             }
             acquirer.held_elsewhere = true;
+            acquirer.rests = acquirer.queued.is_some();
             acquirer.blocker = blocker;
             acquirer.asked_at = None;
             if acquirer.waits {
@@ -302,7 +303,7 @@ impl SlotState {
     /// acquirer asks Redis now.
     pub(super) fn take_received(&mut self, asks: bool, now: Moment) -> Option<Received> {
         let acquirer = self.acquirer.as_mut()?;
-        let lease = acquirer.passed.take().map(Received::Lease);
+        let lease = acquirer.take_passed().map(Received::Lease);
         let received = lease.or_else(|| acquirer.grant.take().map(Received::Grant));
         if received.is_none() && asks {
             // The first request without a reply counts: each repetition would otherwise begin the silence
@@ -314,7 +315,7 @@ impl SlotState {
 
     /// Takes the lease that was passed on to the acquirer, if one was.
     pub(super) fn take_passed(&mut self) -> Option<Arc<HeldLease>> {
-        self.acquirer.as_mut()?.passed.take()
+        self.acquirer.as_mut()?.take_passed()
     }
 
     /// The acquirer has the lease now, unless the client is closing. `waiters` is how many wait in other
@@ -463,7 +464,7 @@ impl SlotState {
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
-        waiting + usize::from(acquirer.waits)
+        waiting + usize::from(acquirer.is_waiting())
     }
 
     /// Whether the acquirer has a reason to go on pausing.
@@ -512,7 +513,7 @@ impl SlotState {
         // The maximum and not the sum: each holder counts the same waiters.
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         // Beside a holder there is an acquirer only where holds may overlap.
-        let acquirer = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits);
+        let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
         self.queue.len() + usize::from(acquirer) + remote.unwrap_or(0) as usize
     }
 }

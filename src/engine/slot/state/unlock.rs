@@ -49,7 +49,7 @@ impl SlotState {
             && let Some(acquirer) = &mut self.acquirer
         {
             self.holders[index].pass_on(&successor, step.now);
-            acquirer.passed = Some(Arc::clone(&successor));
+            acquirer.inherit(Arc::clone(&successor));
             step.wakes_acquirer = true;
             self.schedule_check(&successor, step);
             return Unlocked::ToThread;

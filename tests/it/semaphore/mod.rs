@@ -1,16 +1,40 @@
 //! Semaphores on a real server: limits, slots, order, resize.
+//!
+//! | module | what its tests are about |
+//! | --- | --- |
+//! | `hold` | what a permit is while it is held, and how it is lost |
+//! | `limit` | what is asked for, declared and in force |
+//! | `order` | who gets permits, and who waits |
+//! | `pass` | permits that pass between threads of a process, and what all that costs |
+//! | `process` | several processes |
+
+mod hold;
+mod limit;
+mod order;
+mod pass;
+mod process;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::Permit;
 use leasehold::redis::{Pipeline, Value};
+use leasehold::{Permit, Semaphore};
 
-use crate::common::open;
+use crate::common::{open, until};
 use leasehold_support::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Waits until so many processes stand in the line.
+#[track_caller]
+fn in_line(gpus: &Semaphore, count: usize) {
+    until("they stand in the line", || gpus.inspect().unwrap().waiting() == Some(count));
+}
+
+fn take(gpus: &Semaphore, count: usize) -> Vec<Permit> {
+    (0..count).map(|_| gpus.acquire().unwrap()).collect()
+}
 
 #[test]
 fn permits_have_the_lowest_free_slots() {
@@ -38,9 +62,7 @@ fn waiter_gets_the_permit_of_a_released_one() {
         (permit.slot(), permit.fencing_token())
     });
     let gpus = here.semaphore("gpu", 1).unwrap();
-    while gpus.inspect().unwrap().waiting() != Some(1) {
-        thread::yield_now();
-    }
+    in_line(&gpus, 1);
     let token = held.fencing_token();
     held.release().unwrap();
     let (slot, later) = waits.join().unwrap();
@@ -71,9 +93,7 @@ fn resize_grants_waiters_and_refuses_those_above_it() {
         let gpus = other.semaphore("gpu", 4).unwrap();
         sender.send(gpus.acquire_many(3).map(|permit| permit.slots().to_vec())).unwrap();
     });
-    while gpus.inspect().unwrap().waiting() != Some(1) {
-        thread::yield_now();
-    }
+    in_line(&gpus, 1);
     gpus.resize(2).unwrap();
     let error = outcomes.recv_timeout(5 * SECOND).unwrap().unwrap_err();
     assert!(error.is_config() && error.to_string().contains("limit in force"), "{error}");
