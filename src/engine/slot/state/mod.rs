@@ -410,17 +410,23 @@ impl SlotState {
         }
     }
 
-    /// Cancels all waits. Returns how many there were.
+    /// Cancels all waits. Returns how many there were, without those that were cancelled before.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
-        let Some(acquirer) = &mut self.acquirer else { return waiting };
+        waiting + usize::from(self.cancel_acquirer(step))
+    }
+
+    /// Returns whether that cancels a wait.
+    pub(super) fn cancel_acquirer(&mut self, step: &mut Step) -> bool {
+        let Some(acquirer) = &mut self.acquirer else { return false };
+        let waits = acquirer.waits && !acquirer.cancelled;
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
-        waiting + usize::from(acquirer.waits)
+        waits
     }
 
     /// Whether the acquirer has a reason to go on pausing.
