@@ -452,19 +452,25 @@ impl SlotState {
         }
     }
 
-    /// Cancels all waits. Returns how many there were.
+    /// Cancels all waits. Returns how many there were, without those that were cancelled before.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
+        waiting + usize::from(self.cancel_acquirer(step))
+    }
+
+    /// Returns whether that cancels a wait.
+    pub(super) fn cancel_acquirer(&mut self, step: &mut Step) -> bool {
         // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.passed.is_none());
-        let Some(acquirer) = acquirer else { return waiting };
+        let Some(acquirer) = acquirer else { return false };
+        let waits = acquirer.waits && !acquirer.cancelled;
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
-        waiting + usize::from(acquirer.is_waiting())
+        waits
     }
 
     /// Whether the acquirer has a reason to go on pausing.

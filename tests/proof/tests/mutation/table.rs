@@ -1152,6 +1152,51 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
     ),
     bug(
+        "announcements-unfair",
+        "announcements",
+        "leasehold::engine::worker::tests::none_of_very_many_locks_is_never_announced",
+    ),
+    bug(
+        "announcements-without-a-rest",
+        "announcements",
+        "leasehold::tests::locks::announcement_without_a_reply_is_followed_by_a_rest",
+    ),
+    bug(
+        "announcement-is-not-excused",
+        "announcements",
+        "it::locks::announcement_without_reply_costs_callers_no_connection",
+    ),
+    bug(
+        "future-entry-kept",
+        "announcements",
+        "leasehold::tests::locks::entries_of_a_clock_that_was_set_back_are_dropped",
+    ),
+    bug(
+        "scan-without-bound",
+        "the list of locks in use",
+        "it::locks::scan_that_finds_nothing_returns_in_the_time_of_a_command",
+    ),
+    bug(
+        "changed-cluster-scanned-on",
+        "the list of locks in use",
+        "leasehold::protocol::index::tests::scan_fails_when_its_server_goes",
+    ),
+    bug(
+        "whole-owner-read",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
+        "huge-hash-listed",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
+        "huge-hash-named",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
         "announced-lock-listed-though-free",
         "the list of locks in use",
         "leasehold::tests::locks::hold_is_announced_after_a_second_and_not_before",

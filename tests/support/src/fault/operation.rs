@@ -20,6 +20,8 @@ pub enum Operation {
     Renew,
     /// To take a lock from its holder.
     Force,
+    /// To see who has a lock and who waits.
+    Inspect,
     /// To listen for wake-ups.
     Subscribe,
     /// A wake-up, published to this client.
@@ -54,6 +56,7 @@ impl Operation {
         Some(match arguments {
             // With any number of names.
             [b"announce", ..] => Operation::Other,
+            [_, b"inspect"] => Operation::Inspect,
             [_, _, _, _, b"beat", _, _] => Operation::Beat,
             // Of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => Operation::Acquire,
@@ -74,6 +77,7 @@ impl fmt::Display for Operation {
             Operation::Release => "release",
             Operation::Renew => "renew",
             Operation::Force => "force",
+            Operation::Inspect => "inspect",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
             Operation::Connect => "connect",
@@ -106,6 +110,7 @@ mod tests {
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
             ("EVALSHA sha 1 k announce 60 name", Operation::Other),
+            ("EVALSHA sha 3 k k k 1000 inspect", Operation::Inspect),
             ("EVALSHA sha 4 k k k k", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),
             ("EVALSHA", Operation::Other),
