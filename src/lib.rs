@@ -108,7 +108,10 @@ pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
     QuorumClientBuilder,
 };
-pub use kind::{Guard, LeaseWatch, Mutex, OwnedLease, Permit, ReentrantLock, Semaphore};
+pub use kind::{
+    Guard, LeaseWatch, Mutex, OwnedLease, Permit, ReadGuard, ReentrantLock, RwLock, Semaphore,
+    UpgradableReadGuard, WriteGuard,
+};
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

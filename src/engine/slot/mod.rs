@@ -150,13 +150,14 @@ impl Slot {
                 self.carry_out(state, &step);
                 return admission;
             }
-            EnterOutcome::After(lease, admission) => {
+            EnterOutcome::After(leases, admission) => {
                 self.carry_out(state, &step);
-                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
-                // goes first, or the new attempt would find its own process as the holder. What does not
+                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
+                // go first, or the new attempt would find its own process as the holder. What does not
                 // get through within the caller's time is left to the worker.
                 let end = wait_limit.end().unwrap_or(Moment::FAR);
-                self.release_now(&lease, self.context.exchange_deadline().min(end));
+                let deadline = self.context.exchange_deadline().min(end);
+                leases.iter().for_each(|lease| self.release_now(lease, deadline));
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
