@@ -418,8 +418,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         // the lock, and it would take `ASKING` for one of these commands only.
         self.0.with_server(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
-                let calls = pipeline.cmd_iter().map(Call::of).collect();
-                transaction::apply(session, target, owner, calls, deadline)
+                transaction::apply(session, target, owner, pipeline, deadline)
             })
         })
     }

@@ -98,6 +98,12 @@ impl Acquirer {
         self.demand = Demand::default();
     }
 
+    /// Whether it waits for the reply to its first request. Until then it has no place that others must not
+    /// overtake.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.held_elsewhere && self.asked_at.is_some()
+    }
+
     /// What a lease that is passed on to it must have been asked for. `None` unless it waits in the queue, and
     /// no reply or message is about to bring it another.
     pub(super) fn inherits(&self) -> Option<&LockOptions> {

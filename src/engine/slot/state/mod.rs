@@ -33,6 +33,10 @@
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
+//! Where holds may overlap, there may be an acquirer beside holders, and it is the first thread that waits: a lease
+//! is passed on to it. Its place in the queue of Redis then goes to the next thread, which rests until a heartbeat is
+//! due. While it waits for its first reply, the first thread of the queue gets the lease.
+//!
 //! A thread that makes one attempt does not wait for a holder. It does wait for the acquirer's first
 //! reply, for a fresh reply, or for a release under way: before that it could not tell a holder from an
 //! outage.
@@ -152,7 +156,11 @@ impl SlotState {
     /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
-        // Where holds may overlap, several leases may linger, and none is in this thread's way.
+        // Where holds may overlap, several leases may linger, and none is in this thread's way. A thread that
+        // waits for more than one of them has is not overtaken.
+        if self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits) {
+            return None;
+        }
         let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers());
         let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
             HoldState::Lingering { lease, .. } => {
@@ -448,7 +456,9 @@ impl SlotState {
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
-        let Some(acquirer) = &mut self.acquirer else { return waiting };
+        // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
+        let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.passed.is_none());
+        let Some(acquirer) = acquirer else { return waiting };
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
@@ -463,10 +473,7 @@ impl SlotState {
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        // A lease that was passed on to it is a hold, which is not undone.
-        self.acquirer
-            .as_ref()
-            .is_some_and(|acquirer| acquirer.cancelled && acquirer.passed.is_none())
+        self.acquirer.as_ref().is_some_and(|acquirer| acquirer.cancelled)
     }
 
     /// The acquirer is about to ask after a pause, which is the retry that a message requested.

@@ -1127,12 +1127,12 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
     ),
     bug(
-        "waiters-of-a-renewal-ignored",
+        "permits-passed-past-those-counted",
         "rule 34",
         "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
     ),
     bug(
-        "own-place-taken-for-anothers",
+        "permits-kept-back-by-its-own-place",
         "permits pass at no command",
         "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
     ),
@@ -1152,27 +1152,27 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::slot::state::tests::overlap::cancelled_waiter_gets_no_lease",
     ),
     bug(
-        "place-not-handed-on",
+        "permits-place-not-handed-on",
         "rule 4",
         "leasehold::engine::slot::state::tests::overlap::place_goes_to_the_next_thread_for_the_rest_of_a_heartbeat",
     ),
     bug(
-        "slots-lost-when-passed-on",
+        "permits-passed-without-slots",
         "rule 29",
         "leasehold::engine::slot::state::tests::overlap::lease_passes_to_the_acquirer_with_its_slots",
     ),
     bug(
-        "smaller-attempt-answered-by-a-larger",
+        "permits-attempt-told-of-a-larger",
         "a single attempt asks for what it wants",
         "leasehold::engine::slot::state::tests::overlap::smaller_single_attempt_gets_its_own_request",
     ),
     bug(
-        "another-limit-taken-for-busy",
+        "permits-limit-taken-for-busy",
         "rule 33",
         "it::semaphore::another_limit_is_an_error_that_names_both",
     ),
     bug(
-        "permit-valid-from-its-receipt",
+        "permits-valid-from-receipt",
         "rule 3",
         "it::semaphore::fault::late_reply_makes_no_permit_valid_beyond_redis",
     ),
