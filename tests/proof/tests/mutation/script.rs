@@ -426,6 +426,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "if false then",
     ),
     (
+        "permits-passed-past-the-limit",
+        "kind/weighted/serve.lua",
+        " + (used > limit and 1 or 0)\n",
+        "\n",
+    ),
+    (
         "weighted-full-lease-on-a-repeated-grant",
         "kind/weighted/wait.lua",
         "  redis.call('ZADD', KEYS[1], 'XX', text(till), me)\n",

@@ -22,6 +22,8 @@ pub enum Operation {
     Force,
     /// To see who has a lock and who waits.
     Inspect,
+    /// To change the limit of a semaphore.
+    Resize,
     /// To listen for wake-ups.
     Subscribe,
     /// A wake-up, published to this client.
@@ -57,9 +59,12 @@ impl Operation {
             // With any number of names.
             [b"announce", ..] => Operation::Other,
             [_, b"inspect"] => Operation::Inspect,
-            [_, _, _, _, b"beat", _, _] => Operation::Beat,
-            // Of one server, and of one that has a vote among several.
-            [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => Operation::Acquire,
+            [_, _, _, _, b"beat", _, _] | [_, _, _, _, b"beat", _, _, _] => Operation::Beat,
+            // With a limit, of one server, and of one that has a vote among several.
+            [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
+                Operation::Acquire
+            }
+            [_, _, _, _, b"resize"] => Operation::Resize,
             [_, _, _, b"quiet"] => Operation::Release,
             [_, _, _, b"force"] => Operation::Force,
             [_, _, _, _] => Operation::Renew,
@@ -78,6 +83,7 @@ impl fmt::Display for Operation {
             Operation::Renew => "renew",
             Operation::Force => "force",
             Operation::Inspect => "inspect",
+            Operation::Resize => "resize",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
             Operation::Connect => "connect",
@@ -109,6 +115,9 @@ mod tests {
             ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
+            ("EVALSHA sha 4 k k k k me 1000 0 30000 join 3000000 60000 4", Operation::Acquire),
+            ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
+            ("EVALSHA sha 4 k k k k 8 1000 30000 4 resize", Operation::Resize),
             ("EVALSHA sha 1 k announce 60 name", Operation::Other),
             ("EVALSHA sha 3 k k k 1000 inspect", Operation::Inspect),
             ("EVALSHA sha 4 k k k k", Operation::Other),
