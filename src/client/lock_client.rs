@@ -22,7 +22,8 @@ use crate::protocol::target::keys;
 ///
 /// Make one for each process. Clones are the same client. It has a pool of connections, and a few
 /// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and
-/// listen. It ends when the last clone, lock and guard are dropped.
+/// listen. It ends when the last clone, lock and guard are dropped, and one thread stays for what is still to be
+/// released then, such as a lock that is [kept](crate::Guard::keep_for).
 ///
 /// ```no_run
 /// use leasehold::LockClient;

@@ -17,6 +17,7 @@ use crate::kind::Guard;
 use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
+use crate::wire::failure::Failure;
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -198,22 +199,27 @@ impl Handle {
     }
 
     pub(crate) fn force_release(&self) -> Result<bool> {
-        self.evict(1).map(|evicted| evicted > 0)
-    }
-
-    /// Takes the lock from at most so many holders. Returns how many had it.
-    pub(crate) fn evict(&self, most: usize) -> Result<usize> {
         let context = self.slot.context();
         let (protocol, target) = (&context.protocol, self.slot.target());
         let deadline = context.exchange_deadline();
         let forced = protocol.holders(target, View::Owners, deadline).and_then(|holders| {
             // The owner's value is part of the request. Without it, the holder might release
             // between the two calls, and the next holder would lose the lock for nothing.
-            holders.iter().take(most).try_fold(0, |evicted, holder| {
-                let forced = protocol.force_release(target, &holder.owner, deadline)?;
-                Ok(evicted + usize::from(forced))
-            })
+            holders
+                .first()
+                .map_or(Ok(false), |holder| protocol.force_release(target, &holder.owner, deadline))
         });
+        self.forced(forced)
+    }
+
+    /// Takes what an owner has of a lock that several may hold.
+    pub(crate) fn force_release_of(&self, owner: &[u8]) -> Result<bool> {
+        let context = self.slot.context();
+        let (protocol, target) = (&context.protocol, self.slot.target());
+        self.forced(protocol.force_release(target, owner, context.exchange_deadline()))
+    }
+
+    fn forced(&self, forced: std::result::Result<bool, Failure>) -> Result<bool> {
         forced.map_err(|failure| {
             // Trying again is no advice here: a second call could evict the next holder.
             let is_unknown = failure.is_unknown();

@@ -32,11 +32,11 @@ impl LeaseRequest<'_> {
                     // A later change was made.
                     ChangeReply::Stale | ChangeReply::Waits(_) => (Ownership::Owned, 0),
                 };
-                Ok(OwnershipReply { ownership, sent: reply.sent, waiters })
+                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: Some(waiters) })
             }
             LeaseCommand::Release { .. } => {
                 let ownership = released(&reply.value)?.ownership;
-                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: 0 })
+                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: None })
             }
         }
     }

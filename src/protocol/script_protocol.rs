@@ -369,7 +369,9 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     }
 
     fn announce(&self, targets: &[Arc<Target>], deadline: Moment) -> Result<(), Failure> {
-        self.at_index(index::announce(targets), Lane::Worker, deadline).map(drop)
+        // The worker waits only briefly for the reply, so its absence says nothing about the server.
+        let call = index::announce(targets).excused();
+        self.at_index(call, Lane::Worker, deadline).map(drop)
     }
 
     fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
@@ -418,8 +420,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         // the lock, and it would take `ASKING` for one of these commands only.
         self.0.with_server(target, RoundTrips::Many, deadline, |server| {
             server.session(deadline, |session| {
-                let calls = pipeline.cmd_iter().map(Call::of).collect();
-                transaction::apply(session, target, owner, calls, deadline)
+                transaction::apply(session, target, owner, pipeline, deadline)
             })
         })
     }

@@ -140,6 +140,11 @@ impl Failure {
         Failure::NotSent(NotSentReason::Connect(error))
     }
 
+    /// What the server would refuse, for this reason.
+    pub(crate) fn refused_here(text: &'static str) -> Failure {
+        Failure::Refused(RedisError::from((ErrorKind::InvalidClientConfig, text)))
+    }
+
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
         Failure::Unknown(silence())
@@ -266,6 +271,13 @@ impl Failure {
     /// Whether the server refused the command because it is out of memory.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self, Failure::Refused(error) if error.code() == Some("OOM"))
+    }
+
+    /// Whether the command whose keys were asked for has none.
+    pub(crate) fn is_without_keys(&self) -> bool {
+        let text =
+            |error: &RedisError| error.detail().is_some_and(|it| it.contains("no key arguments"));
+        matches!(self, Failure::Refused(error) if text(error))
     }
 
     /// Whether the server denied the command to this user, or rejected the user.

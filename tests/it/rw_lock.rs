@@ -171,7 +171,9 @@ fn force_release_evicts_all_readers() {
     let (here, there) =
         (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
     let (first, second) = (here.read().unwrap(), there.read().unwrap());
-    assert_eq!(here.force_release().unwrap(), 2);
+    for holder in here.holders().unwrap() {
+        assert!(here.force_release(&holder).unwrap());
+    }
     assert!(first.check().unwrap_err().is_lost() && second.check().unwrap_err().is_lost());
     assert!(here.read().unwrap_err().is_lost(), "the thread must learn of the loss first");
     drop((first, second));
@@ -302,7 +304,9 @@ fn waiting_upgrade_ends_by_cancel_and_by_loss() {
             assert_eq!(here.cancel_waits(), 1);
             assert!(upgrades.join().unwrap().unwrap_err().is_cancelled());
         } else {
-            here.force_release().unwrap();
+            for holder in here.holders().unwrap() {
+                here.force_release(&holder).unwrap();
+            }
             assert!(upgrades.join().unwrap().unwrap_err().is_lost());
         }
         wait_for_waiters(&there, 0);

@@ -67,9 +67,9 @@ impl RenewableSlot for Slot {
         drop(self.transition(|state, step| state.check_again(due, step)));
     }
 
-    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: u32) {
+    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: Option<u32>) {
         let is_shared = lease.access() == Some(Access::Read);
-        if is_shared || waiters > 0 {
+        if let Some(waiters) = waiters.filter(|&waiters| is_shared || waiters > 0) {
             self.note_waiters(lease, sent, waiters);
         }
         for sibling in self.siblings(lease) {

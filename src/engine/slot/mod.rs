@@ -255,7 +255,14 @@ impl Slot {
     /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then
     /// it has not.
     pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) -> bool {
-        self.transition(|state, step| state.granted(lease, waiters, step))
+        self.transition(|state, step| {
+            let is_granted = state.granted(lease, waiters, step);
+            // The thread that closes may not have come to this slot yet, and the wait is over when it does.
+            if !is_granted && state.cancel_acquirer(step) {
+                self.context.closing.note_refused();
+            }
+            is_granted
+        })
     }
 
     /// The acquirer gives up, and the next thread acquires. An attempt that this thread cannot use goes to

@@ -24,8 +24,9 @@ pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
     /// Schedules another check, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);
 
-    /// A renewal of its lease, sent at `sent`, was confirmed, and the reply counts so many who wait.
-    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: u32);
+    /// A renewal of its lease, sent at `sent`, was confirmed, and the reply counts so many who wait, if it
+    /// says.
+    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: Option<u32>);
 
     /// A renewal of its lease has failed.
     fn not_renewed(self: Arc<Self>, lease: &Arc<HeldLease>);

@@ -3,11 +3,10 @@
 mod guard;
 
 use crate::base::error::Result;
-use crate::base::inspection::Holder;
 use crate::base::share::Access;
 use crate::engine::slot::WaitLimit;
 use crate::kind::Handle;
-use crate::kind::method::every_kind_methods;
+use crate::kind::method::{every_kind_methods, shared_methods};
 
 pub use guard::{ReadGuard, UpgradableReadGuard, WriteGuard};
 
@@ -58,6 +57,7 @@ pub use guard::{ReadGuard, UpgradableReadGuard, WriteGuard};
 pub struct RwLock(Handle);
 
 every_kind_methods!(RwLock, "let lock = client.rw_lock(\"orders:42\")?;");
+shared_methods!(RwLock, "let lock = client.rw_lock(\"orders:42\")?;");
 
 /// The methods that take the lock in one way.
 macro_rules! access_methods {
@@ -183,59 +183,5 @@ impl RwLock {
     /// ```
     pub fn is_locked(&self) -> Result<bool> {
         self.holders().map(|holders| !holders.is_empty())
-    }
-
-    /// Asks Redis who holds the lock at this moment, and how; the first thousand holders.
-    ///
-    /// # Errors
-    ///
-    /// The same as for [`is_locked`](RwLock::is_locked).
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::RwLock) -> leasehold::Result<()> {
-    /// for holder in lock.holders()? {
-    ///     println!("{holder}: {:?}", holder.access());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn holders(&self) -> Result<Vec<Holder>> {
-        Ok(self.inspect()?.holders)
-    }
-
-    /// Takes the lock from all that hold it at the moment of the call, and gives it to those that wait. Returns how many
-    /// were evicted.
-    ///
-    /// It is for people and for emergencies, as with [`Mutex::force_release`](crate::Mutex::force_release): the evicted
-    /// holders go on until they notice.
-    ///
-    /// # Errors
-    ///
-    /// When Redis cannot be asked, or not in time. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if a request
-    /// may have been served all the same. Some may be evicted by then.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::RwLock) -> leasehold::Result<()> {
-    /// println!("{} holders evicted", lock.force_release()?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn force_release(&self) -> Result<usize> {
-        self.0.evict(usize::MAX)
-    }
-
-    /// Who was in the way when this thread's last call for the lock went without it: the holder whose lease ends first.
-    /// No I/O.
-    ///
-    /// ```
-    /// # fn demo(lock: &leasehold::RwLock) -> leasehold::Result<()> {
-    /// if lock.try_write()?.is_none() {
-    ///     println!("in the way: {:?}", lock.last_blocker());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn last_blocker(&self) -> Option<Holder> {
-        self.0.last_blocker()
     }
 }

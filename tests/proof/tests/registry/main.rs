@@ -6,6 +6,7 @@
 //! | `trial` | the tools and the measurements of a trial |
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of waiters |
 //! | `server`, `refusal`, `key` | faults of the server, its refusals, changes of its keys |
+//! | `semaphore` | faults of the network at the requests of a semaphore |
 //! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
@@ -44,6 +45,7 @@ mod quorum;
 mod refusal;
 mod release;
 mod role;
+mod semaphore;
 mod server;
 mod trial;
 

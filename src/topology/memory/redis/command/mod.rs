@@ -12,21 +12,28 @@ mod server;
 mod sorted;
 mod text;
 
+use redis::Value;
+
 use super::reply::{CommandResult, ErrorReply};
 use super::store::Execution;
 use entry::{Words, is};
 
 pub(crate) use entry::{Access, Command};
 
-const PUBSUB: &str = "PUBSUB";
+/// The only subcommand of those that have any.
+const SUBCOMMANDS: [(&str, &str); 2] = [("PUBSUB", "NUMSUB"), ("COMMAND", "GETKEYS")];
 
-const TABLES: [&[Command]; 6] = [
+/// Commands about commands.
+const COMMANDS: &[Command] = &[Command::new("COMMAND", -1, Access::Read, keys)];
+
+const TABLES: [&[Command]; 7] = [
     text::COMMANDS,
     key::COMMANDS,
     hash::COMMANDS,
     sorted::COMMANDS,
     server::COMMANDS,
     list::COMMANDS,
+    COMMANDS,
 ];
 
 /// Runs a command of a client or of a script.
@@ -46,22 +53,48 @@ pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
 /// The command that these words call. Checks the name and the number of words.
 pub(crate) fn find(words: &Words) -> Result<&'static Command, ErrorReply> {
     let name = words.first().map_or(&b""[..], Vec::as_slice);
-    let known = TABLES.into_iter().flatten();
-    let command = known
-        .into_iter()
-        .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
-        .ok_or_else(|| ErrorReply::unknown("command", name))?;
-    let (count, arity) = (words.len(), command.arity.unsigned_abs());
-    let fits = if command.arity < 0 { count >= arity } else { count == arity };
-    if !fits {
+    let command = named(name)?;
+    if !command.fits(words.len()) {
         return Err(ErrorReply::arity(name));
     }
     // Redis looks up a subcommand like a command. Checked here, so that a transaction refuses it
     // when it is queued.
-    if command.name == PUBSUB && !is(&words[1], "NUMSUB") {
-        return Err(ErrorReply::unknown("subcommand of PUBSUB", &words[1]));
+    for (with, subcommand) in SUBCOMMANDS {
+        let given = words.get(1).map_or(&b""[..], Vec::as_slice);
+        if command.name == with && !is(given, subcommand) {
+            return Err(ErrorReply::unknown(&format!("subcommand of {with}"), given));
+        }
     }
     Ok(command)
+}
+
+/// The command of this name.
+fn named(name: &[u8]) -> Result<&'static Command, ErrorReply> {
+    let known = TABLES.into_iter().flatten();
+    known
+        .into_iter()
+        .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+        .ok_or_else(|| ErrorReply::unknown("command", name))
+}
+
+/// The keys of the command that follows.
+fn keys(_run: &mut Execution, words: &Words) -> CommandResult {
+    let asked = words.get(2..).unwrap_or_default();
+    let Some(name) = asked.first() else { return Err(ErrorReply::arity(b"command|getkeys")) };
+    let Ok(command) = named(name) else {
+        return Err(ErrorReply::new("ERR Invalid command specified"));
+    };
+    if !command.fits(asked.len()) {
+        return Err(ErrorReply::new("ERR Invalid number of arguments specified for command"));
+    }
+    let keys = match command.name {
+        name if server::COMMANDS.iter().any(|keyless| keyless.name == name) => {
+            return Err(ErrorReply::new("ERR The command has no key arguments"));
+        }
+        "DEL" | "UNLINK" | "EXISTS" | "MGET" => &asked[1..],
+        _ => &asked[1..2],
+    };
+    Ok(Value::Array(keys.iter().map(|key| entry::bulk(key)).collect()))
 }
 
 /// The name, the arity and the access of each command.
