@@ -23,6 +23,7 @@
 //! | `faults` | faults before the server |
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
+//! | `share` | scenarios of a read-write lock |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
@@ -41,13 +42,22 @@ mod remote;
 mod runner;
 mod scenario;
 mod scheduler;
+mod share;
 mod wait;
 mod world;
 
 use scenario::Scenario;
 
 fn scenarios() -> Vec<Scenario> {
-    [local::SCENARIOS, remote::SCENARIOS, wait::SCENARIOS, loss::SCENARIOS, end::SCENARIOS]
+    let groups = [
+        local::SCENARIOS,
+        remote::SCENARIOS,
+        share::SCENARIOS,
+        wait::SCENARIOS,
+        loss::SCENARIOS,
+        end::SCENARIOS,
+    ];
+    groups
         .into_iter()
         .flat_map(|group| group.iter().map(|&(name, hurry, body)| Scenario { name, hurry, body }))
         .collect()
