@@ -234,8 +234,11 @@ impl AcquireLoop<'_> {
         if let Some(sent) = holding.renew_unless_wanted() {
             // Nothing was sent for it.
             self.attempt = None;
-            self.slot.asked(&holding.lease, sent);
-            return Ok(Some(holding.lease));
+            if self.slot.asked(&holding.lease, sent) {
+                return Ok(Some(holding.lease));
+            }
+            let _ = holding.release();
+            return Err(cancelled_error(self.context));
         }
         // The last one of its process gives the entry back. What goes wrong is left to the worker, and does not
         // concern the attempt.

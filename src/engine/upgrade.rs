@@ -63,8 +63,9 @@ impl Upgrade<'_> {
             self.holding.check_valid()?;
             let reply = self.ask(number, to);
             let pause = match reply {
-                Ok(ChangeReply::Changed { token: Some(token), .. }) => {
+                Ok(ChangeReply::Changed { token: Some(token), waiters, .. }) => {
                     lease.upgraded(number, token);
+                    slot.note_waiters(lease, Moment::PAST, waiters);
                     // The lease may have ended while the reply was on its way.
                     return self.holding.check_valid().map(|()| true);
                 }
@@ -118,8 +119,8 @@ impl Upgrade<'_> {
         let context = self.holding.context();
         self.long_wait.blocker = Some(Blocker::Remote(busy.holder, context.now()));
         if !context.listener.is_live() && self.time_left().is_some() {
-            let ready = context.listener.ready(context.exchange_deadline());
-            return match ready {
+            let end = self.wait_limit.end().unwrap_or(Moment::FAR);
+            return match context.listener.ready(context.exchange_deadline().min(end)) {
                 // The message may have been sent before somebody listened.
                 Ok(()) => Ok(Duration::ZERO),
                 // The reply to a heartbeat says the same.

@@ -16,9 +16,10 @@ impl Slot {
             && self.transition(|state, step| state.leave_entry(lease, step))
     }
 
-    /// The acquirer goes on with the hold by which it has asked, at `sent`: nobody waits.
-    pub(crate) fn asked(self: &Arc<Slot>, lease: &Arc<HeldLease>, sent: Moment) {
-        self.transition(|state, step| state.asked(lease, sent, step));
+    /// The acquirer goes on with the hold by which it has asked, at `sent`: nobody waits. Returns false if its wait was
+    /// cancelled.
+    pub(crate) fn asked(self: &Arc<Slot>, lease: &Arc<HeldLease>, sent: Moment) -> bool {
+        self.transition(|state, step| state.asked(lease, sent, step))
     }
 
     /// A reply to a request about this lease, sent at `sent`, counts so many who wait.

@@ -90,19 +90,20 @@ impl SlotState {
     }
 
     /// The acquirer has asked whether somebody waits, by a request that was sent at `sent`, and nobody does: it goes on
-    /// with the hold by which it asked.
+    /// with the hold by which it asked. Returns false if its wait was cancelled.
     pub(in crate::engine::slot) fn asked(
         &mut self,
         lease: &Arc<HeldLease>,
         sent: Moment,
         step: &mut Step,
-    ) {
-        self.acquirer = None;
+    ) -> bool {
+        let is_cancelled = self.acquirer.take().is_some_and(|acquirer| acquirer.cancelled);
         if let Some(number) = self.holders.iter().find(|it| it.has(lease)).map(|it| it.number) {
             self.door.counted(number, sent, 0);
             self.admit_readers(number, step);
         }
         self.admit_next(step);
+        !is_cancelled
     }
 
     /// Ends a hold of an entry that other threads share. Returns whether they do: the last one gives it back.
