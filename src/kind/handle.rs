@@ -9,6 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::acquire;
+use crate::engine::acquire::several::Wanted;
 use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
@@ -54,28 +55,36 @@ impl Handle {
     }
 
     fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
-        let over = deadline <= self.slot.context().now();
-        // One attempt, and not none: a free lock is taken even with a deadline in the past. And as
-        // a `try` it does not join the queue, which it would have to leave at once.
-        self.acquire(if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) })
+        self.acquire(WaitLimit::until(deadline, self.slot.context().now()))
+    }
+
+    /// Enters a hold of this thread once more, if there is one.
+    pub(super) fn reenter(&self) -> Result<Option<Guard>> {
+        let Some(hold) = find(&self.slot) else { return Ok(None) };
+        // A lost hold is not taken anew. The outer section of this thread believes that it has
+        // held the lock all along, and would go on over what another holder has changed.
+        if let Err(error) = hold.holding().check_valid() {
+            return Err(error.of(self.name()));
+        }
+        // No command: the count lives in this thread, and reentry must not fail because Redis
+        // is away.
+        if hold.enter() {
+            Ok(Some(Guard::new(hold)))
+        } else {
+            Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
+                .of(self.name()))
+        }
+    }
+
+    /// This lock as one of several.
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        Wanted { slot: &self.slot, options: &self.options }
     }
 
     fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
         // Before any I/O, and before the slot: this thread would wait there for itself.
-        if let Some(hold) = find(&self.slot) {
-            // A lost hold is not taken anew. The outer section of this thread believes that it has
-            // held the lock all along, and would go on over what another holder has changed.
-            if let Err(error) = hold.holding().check_valid() {
-                return Err(error.of(self.name()));
-            }
-            // No command: the count lives in this thread, and reentry must not fail because Redis
-            // is away.
-            return if hold.enter() {
-                Ok(Some(Guard::new(hold)))
-            } else {
-                Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
-                    .of(self.name()))
-            };
+        if let Some(guard) = self.reenter()? {
+            return Ok(Some(guard));
         }
         let holding = acquire(&self.slot, &self.options, wait_limit)?;
         Ok(holding.map(|holding| Guard::new(adopt(holding))))

@@ -13,6 +13,10 @@ macro_rules! kind_methods {
                 $kind(handle)
             }
 
+            pub(super) fn handle(&self) -> &$crate::kind::Handle {
+                &self.0
+            }
+
             /// The name in Redis, the client's prefix included.
             ///
             /// ```

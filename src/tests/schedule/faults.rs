@@ -10,7 +10,7 @@ use crate::base::name::Name;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::kind::mutex::MutexKind;
-use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::backend::{Backend, LockServer, RoundTrips, Sending};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -20,7 +20,6 @@ use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::transport::Lane;
 
 /// How long an exchange may take.
 pub(super) const EXCHANGE: Duration = Duration::from_secs(1);
@@ -156,7 +155,7 @@ impl Backend for FaultyBackend {
         &self,
         keys: &[&[u8]],
         calls: &[Call],
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         if self.panics.take() {
@@ -168,7 +167,7 @@ impl Backend for FaultyBackend {
         if self.deaf.take() {
             return calls.iter().map(|_| Err(Failure::silent())).collect();
         }
-        self.memory.call_many(keys, calls, lane, deadline)
+        self.memory.call_many(keys, calls, sending, deadline)
     }
 
     fn scan(
@@ -235,7 +234,7 @@ impl LockServer for FaultyBackend {
         self.memory.connect(deadline)
     }
 
-    fn clock(&self) -> &ServerClock {
+    fn clock(&self) -> &Arc<ServerClock> {
         self.memory.clock()
     }
 
