@@ -109,7 +109,10 @@ pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
     QuorumClientBuilder,
 };
-pub use kind::{Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, ReentrantLock};
+pub use kind::{
+    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReentrantLock,
+    Semaphore,
+};
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

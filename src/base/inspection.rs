@@ -414,8 +414,8 @@ impl Inspection {
     /// semaphore that is not in use.
     ///
     /// ```
-    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-    /// if let Some(permits) = lock.inspect()?.permits() {
+    /// # fn demo(gpus: &leasehold::Semaphore) -> leasehold::Result<()> {
+    /// if let Some(permits) = gpus.inspect()?.permits() {
     ///     println!("{} of {} permits are held", permits.used(), permits.limit());
     /// }
     /// # Ok(())

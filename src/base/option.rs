@@ -601,6 +601,11 @@ impl LockOptions {
         self
     }
 
+    /// The same options for calls that ask for this.
+    pub(crate) fn for_share(self, share: Share) -> LockOptions {
+        LockOptions { share, ..self }
+    }
+
     /// The copies that a lock must have before it counts.
     pub(crate) fn durabilities(&self) -> impl Iterator<Item = Durability> {
         // Memory before disks: a replica has a write in memory first, so that the second wait is

@@ -6,12 +6,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
+use crate::base::share::Share;
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::text::Span;
 use crate::engine::Engine;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
-use crate::kind::{Handle, Mutex, ReentrantLock};
+use crate::kind::semaphore::HIGHEST_LIMIT;
+use crate::kind::weighted::SEMAPHORE;
+use crate::kind::{Handle, Mutex, ReentrantLock, Semaphore};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::keys;
 
@@ -155,6 +158,57 @@ impl LockClient {
         options: LockOptions,
     ) -> Result<ReentrantLock> {
         self.handle(&ReentrantKind, name.as_ref(), options).map(ReentrantLock::new)
+    }
+
+    /// The semaphore of this name with so many permits, with default options.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`mutex`](LockClient::mutex), which also lists the reserved names, and
+    /// [`is_config`](crate::Error::is_config) for no permits, or more than 2<sup>31</sup> - 1. Another limit than
+    /// that of other clients is found by the first call that asks Redis.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let gpus = client.semaphore("gpu", 4)?;
+    /// let permit = gpus.acquire()?;
+    /// println!("GPU {} is mine", permit.slot());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Result<Semaphore> {
+        self.semaphore_with(name, permits, LockOptions::new())
+    }
+
+    /// The semaphore of this name, with options.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`semaphore`](LockClient::semaphore) and [`mutex_with`](LockClient::mutex_with).
+    /// [`Release::watch`](crate::Release::watch) is only for a mutex.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let options = LockOptions::new().lease(Lease::renewed(Duration::from_secs(10)));
+    /// let gpus = client.semaphore_with("gpu", 4, options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore_with(
+        &self,
+        name: impl AsRef<[u8]>,
+        permits: u32,
+        options: LockOptions,
+    ) -> Result<Semaphore> {
+        if permits == 0 || permits > HIGHEST_LIMIT {
+            return Err(Error::config("permits", permits, format_args!("1 to {HIGHEST_LIMIT}")));
+        }
+        let share = Share::Permits { count: 1, limit: permits };
+        self.handle(&SEMAPHORE, name.as_ref(), options.for_share(share)).map(Semaphore::new)
     }
 
     /// The name with its prefix, if the locks of this client can have it.

@@ -58,7 +58,7 @@ use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::holding::Holding;
 use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
-use crate::engine::slot::{Admission, Attempt, Paused, Slot, WaitLimit};
+use crate::engine::slot::{Admission, Attempt, Paused, Received, Slot, WaitLimit};
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
 
@@ -121,7 +121,7 @@ fn acquire_inner(
         Admission::Acquire { number, yield_until } => {
             acquire_loop(Attempt::new(slot, options, number), long_wait).start(yield_until)
         }
-        Admission::TakeOver(attempt) => acquire_loop(attempt, long_wait).run(false),
+        Admission::TakeOver(attempt, pause) => acquire_loop(attempt, long_wait).go_on(pause),
         Admission::Held(lease) => Ok(Some(lease)),
         Admission::Busy(blocker) => {
             long_wait.blocker = blocker;
@@ -136,7 +136,7 @@ fn acquire_inner(
 }
 
 /// The error for a share that never fits.
-fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
+pub(crate) fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
     let shown = |limit| match limit {
         ALL => "a read-write lock".to_owned(),
         limit => format!("a semaphore with {limit} permits"),
@@ -268,16 +268,26 @@ impl<'a> AcquireLoop<'a> {
         }
     }
 
+    /// Goes on with the attempt of another thread.
+    fn go_on(self, pause: Duration) -> Result<Option<Arc<HeldLease>>> {
+        let left = self.time_left().unwrap_or(Duration::ZERO);
+        if self.slot.pause(pause.min(left)) == Paused::Cancelled {
+            return Err(cancelled_error(self.context));
+        }
+        self.run(false)
+    }
+
     /// Asks until there is an outcome. `asks` is true if the slot has noted the first request already,
     /// which also means that no message can have come for the attempt.
     fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
         loop {
             // If the slot has noted the first request, no grant can have come. Without a look for
             // one, an uncontended acquisition takes the slot's mutex once less.
-            let message = if asks { None } else { self.slot.take_grant(true) };
+            let received = if asks { None } else { self.slot.take_received(true) };
             asks = false;
-            let next = match message {
-                Some(message) => self.accept_message(message),
+            let next = match received {
+                Some(Received::Grant(message)) => self.accept_message(message),
+                Some(Received::Lease(lease)) => NextAction::Held(lease),
                 None => self.send_request(),
             };
 
@@ -289,10 +299,11 @@ impl<'a> AcquireLoop<'a> {
 
     /// Goes on after an exchange. Returns the outcome of the call, or nothing if it must ask again.
     fn follow(&mut self, next: NextAction) -> Option<Result<Option<Arc<HeldLease>>>> {
-        // A grant may have come during the last request. It is looked for only here, where there will
-        // be no other request that would show it.
+        // A grant may have come during the last request, or a lease was passed on after its reply. They are
+        // looked for only here, where there will be no other request.
         let next = match next {
             NextAction::GiveUp(outcome) => self.finish(outcome),
+            NextAction::Fail(error) => self.fail(error),
             next => next,
         };
         match next {
@@ -422,7 +433,8 @@ impl<'a> AcquireLoop<'a> {
     fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {
         self.place =
             (mode != AcquireMode::Try).then(|| Place::InQueue(busy.ahead.saturating_add(1)));
-        self.note_held_elsewhere(Some(Blocker::Remote(busy.holder, self.context.now())));
+        let queued = (mode != AcquireMode::Try).then_some(self.options);
+        self.note_held_elsewhere(Some(Blocker::Remote(busy.holder, self.context.now())), queued);
         // Ended by every reply, also by the last; begun below only by a thread that goes on waiting.
         if busy.ttl.is_some() {
             self.context.no_expiry_warnings.end(self.slot.target().name());
@@ -474,14 +486,14 @@ impl<'a> AcquireLoop<'a> {
     /// Several clients have a part of the votes of a quorum each. Nobody will publish a release, so they
     /// ask again, at random moments.
     fn retry_after_split(&mut self, apart: Duration) -> NextAction {
-        self.note_held_elsewhere(None);
+        self.note_held_elsewhere(None, None);
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         let pause = self.backoff.next() + apart.mul_f64(fastrand::f64());
         NextAction::Again(pause.min(left))
     }
 
     /// Redis has replied, and this attempt does not have the lock.
-    fn note_held_elsewhere(&mut self, blocker: Option<Blocker>) {
+    fn note_held_elsewhere(&mut self, blocker: Option<Blocker>, queued: Option<&LockOptions>) {
         self.long_wait.blocker.clone_from(&blocker);
         self.outage = None;
         self.busy_at = Some(self.context.now());
@@ -490,7 +502,7 @@ impl<'a> AcquireLoop<'a> {
             // servers some may not have replied, and may have accepted it.
             attempt.unknown = self.context.protocol.may_still_own(&attempt.owner);
         }
-        self.slot.held_elsewhere(blocker);
+        self.slot.held_elsewhere(blocker, queued);
     }
 
     fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {

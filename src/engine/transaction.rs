@@ -22,6 +22,18 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
             "commands on data, and none about connections, subscriptions or transactions",
         ));
     }
+    let is_weighted = |holding: &&&Holding| holding.slot.target().weighted().is_some();
+    if let Some(weighted) = holdings.iter().find(is_weighted)
+        && holdings.len() > 1
+    {
+        // Its key cannot be watched (rule 42), and its script looks at no other lock.
+        return Err(Error::config(
+            "transaction",
+            "several may hold this lock at a time",
+            "a transaction of its own guard, or other locks only",
+        )
+        .of(weighted.name()));
+    }
     let protocol = &first.context().protocol;
     for other in &holdings[1..] {
         // In a cluster no connection could look at both.

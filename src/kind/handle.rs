@@ -6,14 +6,16 @@ use crate::base::error::{Error, Result};
 use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
+use crate::base::share::Share;
 use crate::base::sync::Arc;
-use crate::base::time::{Moment, moment_of};
-use crate::engine::acquire::acquire;
+use crate::base::time::moment_of;
 use crate::engine::acquire::several::Wanted;
+use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
+use crate::kind::hold::OwnedHold;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 
@@ -34,8 +36,8 @@ impl Handle {
     }
 
     pub(crate) fn lock(&self) -> Result<Guard> {
-        self.acquire(WaitLimit::Until(Moment::FAR))?
-            // A wait until `FAR` returns no `None`. If that changed, an error would be safer than a
+        self.acquire(WaitLimit::FOR_EVER)?
+            // A wait without an end returns no `None`. If that changed, an error would be safer than a
             // panic.
             .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
     }
@@ -45,17 +47,48 @@ impl Handle {
     }
 
     pub(crate) fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        self.try_lock_until_moment(self.slot.context().now().after(wait))
+        self.acquire(self.until(wait))
     }
 
     pub(crate) fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>> {
-        // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
-        // once, here, the deadline then counts through suspend.
-        self.try_lock_until_moment(moment_of(deadline, self.slot.context().now()))
+        self.acquire(self.until_instant(deadline))
     }
 
-    fn try_lock_until_moment(&self, deadline: Moment) -> Result<Option<Guard>> {
-        self.acquire(WaitLimit::until(deadline, self.slot.context().now()))
+    /// The limit of a wait that begins now.
+    pub(crate) fn until(&self, wait: Duration) -> WaitLimit {
+        let now = self.slot.context().now();
+        WaitLimit::until(now.after(wait), now)
+    }
+
+    pub(crate) fn until_instant(&self, deadline: Instant) -> WaitLimit {
+        // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
+        // once, here, the deadline then counts through suspend.
+        let now = self.slot.context().now();
+        WaitLimit::until(moment_of(deadline, now), now)
+    }
+
+    /// What its calls ask for, unless they say.
+    pub(crate) fn share(&self) -> Share {
+        self.options.share
+    }
+
+    /// Takes a part of a lock that several may hold. The hold belongs to no thread.
+    pub(crate) fn take(&self, share: Share, wait_limit: WaitLimit) -> Result<Option<OwnedHold>> {
+        Ok(acquire(&self.slot, &self.options.for_share(share), wait_limit)?.map(OwnedHold::new))
+    }
+
+    /// Sets the limit in force of a semaphore with this limit.
+    pub(crate) fn resize(&self, limit: u32, declared: u32) -> Result<()> {
+        let context = self.slot.context();
+        let deadline = context.exchange_deadline();
+        let resized = context.protocol.resize(self.slot.target(), limit, declared, deadline);
+        match resized.map_err(|failure| Error::from(failure).of(self.name()))? {
+            None => Ok(()),
+            Some(other) => {
+                let share = Share::Permits { count: 1, limit: declared };
+                Err(refused_error(share, other, other).of(self.name()))
+            }
+        }
     }
 
     /// Enters a hold of this thread once more, if there is one.
@@ -74,6 +107,11 @@ impl Handle {
             Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
                 .of(self.name()))
         }
+    }
+
+    /// The same lock, of which each call asks for this.
+    pub(super) fn for_share(&self, share: Share) -> Handle {
+        Handle { slot: Arc::clone(&self.slot), options: self.options.for_share(share) }
     }
 
     /// This lock as one of several.

@@ -121,6 +121,10 @@ impl Drop for ThreadHeld {
 pub(crate) struct OwnedHold(Option<Holding>);
 
 impl OwnedHold {
+    pub(super) fn new(holding: Holding) -> OwnedHold {
+        OwnedHold(Some(holding))
+    }
+
     pub(super) fn holding(&self) -> &Holding {
         // Only methods that consume it take it.
         self.0.as_ref().expect("a hold is there until it is consumed")
@@ -132,6 +136,11 @@ impl OwnedHold {
         // error here would leave the caller without anything to ask for its cause.
         let holding = self.0.take().expect("a hold is there until it is consumed");
         ThreadHeld::new(adopt(holding))
+    }
+
+    /// Ends it. The caller releases the lock.
+    pub(super) fn leave(mut self) -> Option<Holding> {
+        self.0.take()
     }
 
     pub(super) fn release(mut self) -> Result<()> {

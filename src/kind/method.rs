@@ -1,7 +1,7 @@
 //! The public methods of the kinds of lock, which are those of a [`Handle`](crate::kind::Handle).
 
 /// The methods of every kind.
-macro_rules! kind_methods {
+macro_rules! every_kind_methods {
     ($kind:ident, $open:literal) => {
         // Callbacks of the user take these away otherwise. A panic poisons no lock: unwinding
         // releases it.
@@ -11,10 +11,6 @@ macro_rules! kind_methods {
         impl $kind {
             pub(crate) fn new(handle: $crate::kind::Handle) -> $kind {
                 $kind(handle)
-            }
-
-            pub(super) fn handle(&self) -> &$crate::kind::Handle {
-                &self.0
             }
 
             /// The name in Redis, the client's prefix included.
@@ -32,6 +28,52 @@ macro_rules! kind_methods {
                 self.0.name().as_bytes()
             }
 
+            /// Asks Redis who holds the lock, since when, and who waits for it, in one round trip.
+            ///
+            /// What is not known is `None`, so a key that another library wrote can be looked at too. It reads and
+            /// writes nothing, and works when memory is full. Text of other processes is shown without control
+            /// characters.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind. Over several servers, when none of
+            /// them can be asked.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// println!("{}", lock.inspect()?);
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn inspect(&self) -> $crate::Result<$crate::Inspection> {
+                self.0.inspect()
+            }
+
+            /// Ends all waits for this lock by threads of this client; each fails with
+            /// [`is_cancelled`](crate::Error::is_cancelled). Returns how many threads were waiting.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// let waiting = lock.cancel_waits();
+            /// println!("{waiting} threads no longer wait");
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn cancel_waits(&self) -> usize {
+                self.0.cancel_waits()
+            }
+        }
+    };
+}
+
+/// The methods of a kind whose locks have one holder at a time.
+macro_rules! kind_methods {
+    ($kind:ident, $open:literal) => {
+        $crate::kind::method::every_kind_methods!($kind, $open);
+
+        impl $kind {
             /// Asks Redis whether anybody holds the lock at this moment.
             ///
             /// # Errors
@@ -69,28 +111,6 @@ macro_rules! kind_methods {
             /// ```
             pub fn holder(&self) -> $crate::Result<Option<$crate::Holder>> {
                 self.0.holder()
-            }
-
-            /// Asks Redis who holds the lock, since when, and who waits for it, in one round trip.
-            ///
-            /// What is not known is `None`, so a key that another library wrote can be looked at too. It reads and
-            /// writes nothing, and works when memory is full. Text of other processes is shown without control
-            /// characters.
-            ///
-            /// # Errors
-            ///
-            /// When Redis cannot be asked, or the key is no lock of this kind. Over several servers, when none of
-            /// them can be asked.
-            ///
-            /// ```
-            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
-            #[doc = $open]
-            /// println!("{}", lock.inspect()?);
-            /// # Ok(())
-            /// # }
-            /// ```
-            pub fn inspect(&self) -> $crate::Result<$crate::Inspection> {
-                self.0.inspect()
             }
 
             /// Takes the lock from its holder at the moment of the call, and gives it to the first
@@ -131,21 +151,6 @@ macro_rules! kind_methods {
             pub fn force_release(&self) -> $crate::Result<bool> {
                 self.0.force_release()
             }
-
-            /// Ends all waits for this lock by threads of this client; each fails with
-            /// [`is_cancelled`](crate::Error::is_cancelled). Returns how many threads were waiting.
-            ///
-            /// ```
-            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
-            #[doc = $open]
-            /// let waiting = lock.cancel_waits();
-            /// println!("{waiting} threads no longer wait");
-            /// # Ok(())
-            /// # }
-            /// ```
-            pub fn cancel_waits(&self) -> usize {
-                self.0.cancel_waits()
-            }
         }
     };
 }
@@ -154,6 +159,12 @@ macro_rules! kind_methods {
 /// again.
 macro_rules! lock_methods {
     ($kind:ident, $open:literal) => {
+        impl From<&$kind> for $crate::kind::Part {
+            fn from(lock: &$kind) -> $crate::kind::Part {
+                $crate::kind::Part::new(lock.0.clone())
+            }
+        }
+
         impl $kind {
             /// Waits for the lock without limit, and takes it.
             ///
@@ -336,4 +347,4 @@ macro_rules! lock_methods {
     };
 }
 
-pub(super) use {kind_methods, lock_methods};
+pub(super) use {every_kind_methods, kind_methods, lock_methods};

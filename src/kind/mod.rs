@@ -25,6 +25,7 @@ pub(crate) mod mutex;
 mod owned;
 mod owner_value;
 pub(crate) mod reentrant;
+pub(crate) mod semaphore;
 #[cfg(test)]
 mod tests;
 mod view_method;
@@ -39,6 +40,7 @@ pub use multi::{MultiGuard, Part, PartGuard};
 pub use mutex::Mutex;
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
+pub use semaphore::{Permit, Semaphore};
 pub use watch::LeaseWatch;
 
 /// The kinds of lock on one server that have one holder.

@@ -55,6 +55,10 @@ impl Guard {
 }
 
 impl OwnedLease {
+    pub(super) fn new(hold: OwnedHold) -> OwnedLease {
+        OwnedLease(hold)
+    }
+
     /// Makes it the hold of the thread that calls this.
     ///
     /// ```

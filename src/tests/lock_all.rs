@@ -379,7 +379,7 @@ fn locks_of_several_kinds_are_taken_together() {
     let guard = client.lock_all([Part::from(&mutex), Part::from(&reentrant)]).unwrap();
     assert_eq!(names(&guard), ["a", "b"]);
     for part in guard.into_guards() {
-        let PartGuard::Lock(guard) = part;
+        let PartGuard::Lock(guard) = part else { panic!("{part:?}") };
         assert!(guard.into_owned().unwrap().release().is_ok());
     }
     assert!(!has(&server, "a") && !has(&server, "b"));
@@ -420,4 +420,34 @@ fn leases_of_all_are_extended_confirmed_and_kept() {
     assert!(has(&server, "a") && has(&server, "b"));
     server.advance(SECOND * 2);
     until(|| !has(&server, "a") && !has(&server, "b"));
+}
+
+#[test]
+fn permits_are_parts_too() {
+    let (server, client) = stage();
+    let (gpus, model) = (client.semaphore("gpu", 3).unwrap(), client.mutex("model").unwrap());
+    let other = server.client().semaphore("gpu", 3).unwrap();
+    let link = server.link(&client);
+    let before = link.exchanges();
+    let guard = client.lock_all([Part::from(&model), gpus.permits(2)]).unwrap();
+    assert_eq!((link.exchanges() - before, names(&guard)), (1, vec!["gpu".into(), "model".into()]));
+    let Some(PartGuard::Permit(permit)) = guard.get("gpu") else { panic!("{guard:?}") };
+    assert_eq!(permit.slots(), [0, 1]);
+    let error = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("x")).unwrap_err();
+    assert!(error.is_config() && error.to_string().starts_with("lock \"gpu\": "), "{error:?}");
+    assert!(other.try_acquire_many(2).unwrap().is_none());
+    // A thread that has permits asks for others.
+    assert!(client.try_lock_all([gpus.permits(2)]).unwrap().is_none());
+    let one = client.try_lock_all([gpus.permits(1)]).unwrap().unwrap();
+    assert_eq!(link.exchanges() - before, 3);
+    drop((guard, one));
+    assert_eq!(other.try_acquire_many(3).unwrap().unwrap().slots(), [0, 1, 2]);
+    for (parts, text) in [
+        ([gpus.permits(1), gpus.permits(2)], "named twice"),
+        ([Part::from(&model), gpus.permits(4)], "invalid permits: 4"),
+    ] {
+        let error = client.lock_all(parts).unwrap_err();
+        assert!(error.is_config() && error.to_string().contains(text), "{error:?}");
+    }
+    assert!(!has(&server, "model"));
 }

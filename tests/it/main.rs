@@ -41,6 +41,7 @@ mod regression;
 mod release;
 mod renewal;
 mod replica;
+mod semaphore;
 mod sentinel;
 mod shutdown;
 mod silence;

@@ -8,7 +8,7 @@ use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::acquire::{AcquireLoop, NextAction, cancelled_error};
 use crate::engine::lease::{Grant, HeldLease, validity};
-use crate::engine::slot::{Attempt, ReceivedGrant};
+use crate::engine::slot::{Attempt, Received, ReceivedGrant};
 use crate::protocol::reply::Granted;
 use crate::protocol::wake_message::GrantMessage;
 
@@ -74,13 +74,26 @@ impl AcquireLoop<'_> {
     /// Gives up, unless a message granted the lock during the last request. If that grant is not
     /// certainly valid, the outcome is unknown, because there is no time to ask.
     pub(super) fn finish(&mut self, outcome: Result<()>) -> NextAction {
-        let Some(message) = self.slot.take_grant(false) else { return NextAction::GiveUp(outcome) };
+        let message = match self.slot.take_received(false) {
+            Some(Received::Grant(message)) => message,
+            Some(Received::Lease(lease)) => return NextAction::Held(lease),
+            None => return NextAction::GiveUp(outcome),
+        };
         match self.read_grant(message) {
             Some(granted) => self.accept(granted),
             None => NextAction::GiveUp(outcome.and(Err(Error::unknown_outcome(
                 "granted when the wait was over, with no time left to confirm it; it may be held until its \
                  lease ends",
             )))),
+        }
+    }
+
+    /// Fails, unless another thread passed its lease on to this one.
+    pub(super) fn fail(&mut self, error: Error) -> NextAction {
+        // A grant is left to `drop`, which removes the attempt. A lease has no other owner.
+        match self.slot.take_passed() {
+            Some(lease) => NextAction::Held(lease),
+            None => NextAction::Fail(error),
         }
     }
 

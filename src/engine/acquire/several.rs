@@ -167,7 +167,7 @@ fn enter<'a>(
                 return Err(cancelled_error(slot.context()).of(slot.target().name()));
             }
             // The other admissions are for threads that have waited.
-            None | Some(Admission::TakeOver(_) | Admission::NoReply(_)) => break,
+            None | Some(Admission::TakeOver(..) | Admission::NoReply(_)) => break,
         }
     }
     Ok(Some(entered))
@@ -240,7 +240,7 @@ impl Try<'_> {
         let (acquired, sending) = self.reply.take()?;
         let next = match acquired.outcome {
             Ok(AcquireReply::Busy(busy)) => {
-                it.note_held_elsewhere(Some(Blocker::Remote(busy.holder, it.context.now())));
+                it.note_held_elsewhere(Some(Blocker::Remote(busy.holder, it.context.now())), None);
                 None
             }
             Ok(AcquireReply::Refused { declared, limit }) => Some(it.refuse(declared, limit)),

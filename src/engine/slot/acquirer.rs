@@ -1,11 +1,23 @@
 //! The acquirer of a slot: the one thread of the process that asks Redis for the lock.
 
+use crate::base::option::LockOptions;
+use crate::base::share::Share;
+use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::holder::Demand;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::EnterRequest;
 use crate::protocol::wake_message::GrantMessage;
+
+/// What ends the wait of an acquirer without a request.
+#[derive(Debug)]
+pub(crate) enum Received {
+    Grant(ReceivedGrant),
+    /// A thread of this process passed its lease on.
+    Lease(Arc<HeldLease>),
+}
 
 /// A grant that a message reported.
 #[derive(Clone, Debug)]
@@ -19,6 +31,7 @@ pub(crate) struct ReceivedGrant {
 pub(super) struct Acquirer {
     /// Of its attempt.
     pub(super) number: u64,
+    pub(super) share: Share,
     /// Whether it makes more than one attempt.
     pub(super) waits: bool,
     /// Whether Redis has replied that the lock is held.
@@ -29,6 +42,11 @@ pub(super) struct Acquirer {
     pub(super) asked_at: Option<Moment>,
     /// A grant for its attempt that it has not looked at yet.
     pub(super) grant: Option<ReceivedGrant>,
+    /// What it asks for, while it stands in the queue of Redis for a lock that several may hold. Apart, so
+    /// that a slot without a waiter is small.
+    pub(super) queued: Option<Box<LockOptions>>,
+    /// The lease of another thread that was passed on to this one while it waited.
+    pub(super) passed: Option<Arc<HeldLease>>,
     /// Whether it should ask again at once.
     pub(super) retry_now: bool,
     pub(super) cancelled: bool,
@@ -41,11 +59,14 @@ impl Acquirer {
     pub(super) fn new(request: &EnterRequest, asked_at: Option<Moment>) -> Acquirer {
         Acquirer {
             number: request.number,
+            share: request.options.share,
             waits: request.wait_limit != WaitLimit::TryOnce,
             held_elsewhere: false,
             blocker: None,
             asked_at,
             grant: None,
+            queued: None,
+            passed: None,
             retry_now: false,
             cancelled: false,
             evicted: false,
@@ -54,11 +75,12 @@ impl Acquirer {
     }
 
     /// Another thread goes on with the same attempt, and its place in the queue.
-    pub(super) fn taken_over(self) -> Acquirer {
+    pub(super) fn taken_over(self, is_fresh: bool) -> Acquirer {
         // What came in messages is about the attempt and stays: its number, a grant, the demand. What is
-        // about the thread begins anew. The reply that found a holder was not this thread's, and
-        // `cancel_waits` ended the wait of the thread before it, not this one.
-        Acquirer { waits: true, held_elsewhere: false, asked_at: None, cancelled: false, ..self }
+        // about the thread begins anew: `cancel_waits` ended the wait of the thread before it, not this one.
+        // A reply that is not older than a heartbeat is as good as one to this thread.
+        let held_elsewhere = is_fresh && self.held_elsewhere;
+        Acquirer { waits: true, held_elsewhere, asked_at: None, cancelled: false, ..self }
     }
 
     /// Another attempt of the same thread.
@@ -67,11 +89,30 @@ impl Acquirer {
         self.number = number;
         self.grant = None;
         self.evicted = false;
+        self.queued = None;
         self.demand = Demand::default();
+    }
+
+    /// What a lease that is passed on to it must have been asked for. `None` unless it waits in the queue, and
+    /// no reply or message is about to bring it another.
+    pub(super) fn inherits(&self) -> Option<&LockOptions> {
+        let is_free = self.held_elsewhere
+            && self.asked_at.is_none()
+            && self.grant.is_none()
+            && self.passed.is_none()
+            && !self.cancelled;
+        self.queued.as_deref().filter(|_| is_free)
+    }
+
+    /// Whether a reply that there is not enough left for it holds for this request too.
+    pub(super) fn answers_for(&self, request: &EnterRequest) -> bool {
+        // A single attempt for less may fit where this one does not. Not behind a waiter, which is not
+        // overtaken.
+        self.waits || self.share.weight() <= request.options.share.weight()
     }
 
     /// Whether there is no reason to end its pause.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.cancelled && !self.retry_now && self.grant.is_none()
+        !self.cancelled && !self.retry_now && self.grant.is_none() && self.passed.is_none()
     }
 }

@@ -57,6 +57,10 @@ impl RenewableSlot for Slot {
         drop(self.transition(|state, step| state.check_again(due, step)));
     }
 
+    fn counted(self: Arc<Self>, lease: &Arc<HeldLease>, waiters: u32) {
+        self.transition(|state, _| state.on_counted(lease, waiters));
+    }
+
     /// Deals with a lease that was found lost: frees the slot for the next thread, and notifies the user.
     /// What is left of the lease in Redis ends by itself, and not before, because the thread may still be
     /// at work. But the attempt must not come back.

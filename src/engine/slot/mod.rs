@@ -32,7 +32,7 @@ use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
-pub(crate) use acquirer::ReceivedGrant;
+pub(crate) use acquirer::{Received, ReceivedGrant};
 pub(crate) use attempt::Attempt;
 pub(crate) use fairness::ListenerCount;
 use holder::KeepAlive;
@@ -250,15 +250,25 @@ impl Slot {
         self.state.lock().restart(number);
     }
 
-    /// Redis has replied that another process has the lock.
-    pub(crate) fn held_elsewhere(self: &Arc<Slot>, blocker: Option<Blocker>) {
-        self.transition(|state, step| state.held_elsewhere(blocker, step));
+    /// Redis has replied that another process has the lock. `queued` is what the acquirer asks for, if it
+    /// stands in the queue now.
+    pub(crate) fn held_elsewhere(
+        self: &Arc<Slot>,
+        blocker: Option<Blocker>,
+        queued: Option<&LockOptions>,
+    ) {
+        self.transition(|state, step| state.held_elsewhere(blocker, queued, step));
     }
 
-    /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,
-    /// notes that the acquirer asks Redis now.
-    pub(crate) fn take_grant(&self, asks: bool) -> Option<ReceivedGrant> {
-        self.state.lock().take_grant(asks, self.context.now())
+    /// Takes what was received for the acquirer. If there is nothing and `asks` is true, notes that the
+    /// acquirer asks Redis now.
+    pub(crate) fn take_received(&self, asks: bool) -> Option<Received> {
+        self.state.lock().take_received(asks, self.context.now())
+    }
+
+    /// Takes the lease that was passed on to the acquirer, if one was.
+    pub(crate) fn take_passed(&self) -> Option<Arc<HeldLease>> {
+        self.state.lock().take_passed()
     }
 
     /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then

@@ -12,6 +12,8 @@ pub(crate) enum WaitLimit {
 }
 
 impl WaitLimit {
+    pub(crate) const FOR_EVER: WaitLimit = WaitLimit::Until(Moment::FAR);
+
     /// For a caller that waits until a deadline, and comes now.
     pub(crate) fn until(deadline: Moment, now: Moment) -> WaitLimit {
         // One attempt, and not none: a free lock is taken even with a deadline in the past. And as

@@ -19,8 +19,8 @@ pub(crate) enum Admission {
     /// [`Slot::granted`]: crate::engine::slot::Slot::granted
     /// [`Slot::stop_acquiring`]: crate::engine::slot::Slot::stop_acquiring
     Acquire { number: u64, yield_until: Option<Moment> },
-    /// The same, with the attempt of the previous acquirer.
-    TakeOver(Attempt),
+    /// The same, with the attempt of the previous acquirer. It asks after a pause.
+    TakeOver(Attempt, Duration),
     /// It has the lease.
     Held(Arc<HeldLease>),
     /// Somebody has the lock, and the thread does not wait any longer.

@@ -23,6 +23,9 @@ pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
     /// Schedules another check, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);
 
+    /// The reply to a renewal of its lease counts so many who wait.
+    fn counted(self: Arc<Self>, lease: &Arc<HeldLease>, waiters: u32);
+
     /// Its lease was found lost. The worker logs that.
     fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss);
 }

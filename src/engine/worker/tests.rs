@@ -215,6 +215,8 @@ impl RenewableSlot for Looked {
 
     fn check_again(self: Arc<Self>, _: Moment) {}
 
+    fn counted(self: Arc<Self>, _: &Arc<HeldLease>, _: u32) {}
+
     fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
 }
 

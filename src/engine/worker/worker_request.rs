@@ -89,8 +89,11 @@ impl WorkerRequest {
         match (self, reply) {
             (
                 WorkerRequest::Renew(slot, lease),
-                Ok(OwnershipReply { ownership: Ownership::Owned, sent, .. }),
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }),
             ) => {
+                if waiters > 0 {
+                    Arc::clone(&slot).counted(&lease, waiters);
+                }
                 // Whether this still counts the lease decides: it may have ended, or been released, since
                 // the sending.
                 lease.renewed(sent);

@@ -70,6 +70,9 @@ fn in_order(mut parts: Vec<Part>, context: &Context) -> Result<Vec<Part>> {
         let name = other.wanted().slot.target().name();
         return Err(Error::config("parts", "a lock of another client", expected).of(name));
     }
+    if let Some(error) = parts.iter_mut().find_map(Part::take_error) {
+        return Err(error);
+    }
     // By all bytes of the name, as all clients see them.
     parts.sort_by(|one, other| order(one).cmp(&order(other)));
     let twice = parts.windows(2).find(|pair| order(&pair[0]) == order(&pair[1]));

@@ -268,8 +268,10 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// Those that one lock has. In a cluster also [`is_config`](crate::Error::is_config) if the names do not have the
-    /// same hash tag: two nodes cannot look at their locks at one moment.
+    /// Those that one lock has, and [`is_config`](crate::Error::is_config)
+    ///
+    /// - in a cluster if the names do not have the same hash tag: two nodes cannot look at their locks at one moment;
+    /// - if one of several parts is a semaphore, whose key changes when another holder does anything.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::MultiGuard) -> leasehold::Result<()> {

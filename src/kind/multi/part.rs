@@ -1,17 +1,20 @@
 //! One of several locks, before and while it is held.
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
+use crate::base::share::Share;
 use crate::base::token::FencingToken;
 use crate::engine::acquire::several::Wanted;
 use crate::engine::context::Context;
 use crate::engine::holding::Holding;
 use crate::engine::release::release_all;
 use crate::engine::thread_hold::adopt;
-use crate::kind::{Guard, Handle, Mutex, ReentrantLock};
+use crate::kind::hold::OwnedHold;
+use crate::kind::{Guard, Handle, Permit};
 
 /// One lock for [`LockClient::lock_all`](crate::LockClient::lock_all), and what is asked of it.
 ///
-/// A reference to a lock converts into it. Where the locks are of several kinds, the conversion has to be written:
+/// A reference to a lock converts into it, and [`Semaphore::permits`](crate::Semaphore::permits) makes one. Where the
+/// locks are of several kinds, the conversion has to be written:
 ///
 /// ```
 /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -22,24 +25,29 @@ use crate::kind::{Guard, Handle, Mutex, ReentrantLock};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-pub struct Part(Handle);
-
-impl From<&Mutex> for Part {
-    fn from(lock: &Mutex) -> Part {
-        Part(lock.handle().clone())
-    }
-}
-
-impl From<&ReentrantLock> for Part {
-    fn from(lock: &ReentrantLock) -> Part {
-        Part(lock.handle().clone())
-    }
+#[derive(Debug)]
+pub struct Part {
+    handle: Handle,
+    /// Why it cannot be had.
+    error: Option<Error>,
 }
 
 impl Part {
+    pub(in crate::kind) fn new(handle: Handle) -> Part {
+        Part { handle, error: None }
+    }
+
+    /// A part that makes the call fail with this error.
+    pub(in crate::kind) fn refused(handle: Handle, error: Error) -> Part {
+        Part { handle, error: Some(error) }
+    }
+
+    pub(super) fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
     pub(super) fn wanted(&self) -> Wanted<'_> {
-        self.0.wanted()
+        self.handle.wanted()
     }
 
     /// Whether it is a lock of the client with this context.
@@ -49,12 +57,18 @@ impl Part {
 
     /// Enters a hold of this thread once more, if there is one.
     pub(super) fn reenter(&self) -> Result<Option<PartGuard>> {
-        Ok(self.0.reenter()?.map(PartGuard::Lock))
+        match self.handle.share() {
+            Share::Permits { .. } => Ok(None),
+            _ => Ok(self.handle.reenter()?.map(PartGuard::Lock)),
+        }
     }
 
     /// The guard of this part, which was just acquired.
     pub(super) fn hold(&self, holding: Holding) -> PartGuard {
-        PartGuard::Lock(Guard::new(adopt(holding)))
+        match self.handle.share() {
+            Share::Permits { .. } => PartGuard::Permit(Permit::new(OwnedHold::new(holding))),
+            _ => PartGuard::Lock(Guard::new(adopt(holding))),
+        }
     }
 }
 
@@ -73,12 +87,15 @@ impl Part {
 pub enum PartGuard {
     /// Of a [`Mutex`](crate::Mutex) or a [`ReentrantLock`](crate::ReentrantLock).
     Lock(Guard),
+    /// Of a [`Semaphore`](crate::Semaphore).
+    Permit(Permit),
 }
 
 impl PartGuard {
     pub(super) fn holding(&self) -> &Holding {
         match self {
             PartGuard::Lock(guard) => guard.holding(),
+            PartGuard::Permit(permit) => permit.holding(),
         }
     }
 
@@ -86,6 +103,7 @@ impl PartGuard {
     pub(super) fn leave(self) -> Result<Option<Holding>> {
         match self {
             PartGuard::Lock(guard) => guard.0.leave(),
+            PartGuard::Permit(permit) => Ok(permit.0.leave()),
         }
     }
 

@@ -4,7 +4,8 @@
 -- KEYS  1 the lock   2 its fence   3 the line
 -- ARGV  1 the attempt   2 the time to live from now, ms   3 0: no hold count is shown
 --       4 time to live of the fence, ms
--- Returns 1 it lives at least that long      {1, n} besides, n wait or the limit is exceeded (rules 34, 39)
+-- Returns 1 it lives at least that long      {1, n} besides, n wait, where an exceeded limit counts as one who
+--         waits (rules 34, 39)
 --         0 it does not hold any more
 --
 -- Nobody is purged or served here. PEXPIRE comes first, as it is never refused when memory is full: a first ZADD
@@ -19,6 +20,6 @@ redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
 redis.call('ZADD', KEYS[1], 'XX', 'GT', text(now + 1000 * ARGV[2]), ARGV[1])
 local waiters = tonumber(redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')) or 0 -- a line of another type has none
 if tonumber(known[3]) > tonumber(known[2]) then
-  waiters = math.max(1, waiters)
+  waiters = waiters + 1 -- more than those who wait, as they may be the ones of this client
 end
 return waiters > 0 and {1, waiters} or 1

@@ -24,6 +24,14 @@ impl SlotState {
     /// `waiters` wait in other processes for the lock of this attempt. Returns whether the attempt
     /// belongs to this slot.
     pub(in crate::engine::slot) fn on_wanted(&mut self, number: u64, waiters: u32) -> bool {
+        let waiters = if self.overlaps {
+            match self.elsewhere(waiters) {
+                0 => return false,
+                others => others,
+            }
+        } else {
+            waiters
+        };
         // The acquirer too: the message may come before the reply with the grant.
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
         let holder = self.holders.iter_mut().find(|holder| holder.is_attempt(number));
@@ -35,6 +43,24 @@ impl SlotState {
         // A message that counts none was sent by a waiter all the same.
         demand.set(waiters.max(1));
         true
+    }
+
+    /// The reply to a renewal counts those who wait.
+    pub(in crate::engine::slot) fn on_counted(&mut self, lease: &Arc<HeldLease>, waiters: u32) {
+        let waiters = self.elsewhere(waiters);
+        if waiters > 0
+            && let Some(holder) = self.holders.iter_mut().find(|holder| holder.has(lease))
+        {
+            holder.demand.set(waiters);
+        }
+    }
+
+    /// How many of those who wait in the queue of Redis are other processes.
+    fn elsewhere(&self, waiters: u32) -> u32 {
+        // This process has one place for all its threads. It may not be among those that were counted: then
+        // one other is missed, until its next heartbeat or until passing on ends.
+        let is_own = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.queued.is_some());
+        waiters.saturating_sub(u32::from(is_own))
     }
 
     /// A message reports that this attempt was evicted. Returns the lease in doubt; the worker asks Redis

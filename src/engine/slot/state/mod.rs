@@ -47,12 +47,13 @@ pub(super) mod unlock;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::HeldLease;
-use crate::engine::slot::acquirer::{Acquirer, ReceivedGrant};
+use crate::engine::slot::acquirer::{Acquirer, Received};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::fairness::Fairness;
 use crate::engine::slot::holder::{HoldState, SlotHolder};
@@ -146,7 +147,7 @@ impl SlotState {
             None if once && self.holders.iter().any(SlotHolder::is_held) => {
                 return Some(EnterOutcome::Now(Admission::Busy(self.blocker())));
             }
-            Some(acquirer) if once && acquirer.held_elsewhere => {
+            Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(request) => {
                 if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
                     let blocker = acquirer.blocker.clone();
                     return Some(EnterOutcome::Now(Admission::Busy(blocker)));
@@ -164,11 +165,16 @@ impl SlotState {
     /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
-        let index = self.holders.iter().position(SlotHolder::lingers)?;
-        let HoldState::Lingering { lease, .. } = &self.holders[index].hold else { return None };
-
-        let Some(next) = lease.successor(&request.options, step.now) else {
-            // Holds may overlap, so the lingering lease is in nobody's way.
+        // Where holds may overlap, several leases may linger, and none is in this thread's way.
+        let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers());
+        let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
+            HoldState::Lingering { lease, .. } => {
+                Some((index, lease.successor(&request.options, step.now)?))
+            }
+            _ => None,
+        };
+        let Some((index, next)) = lingering.find_map(successor) else {
+            let index = self.holders.iter().position(SlotHolder::lingers)?;
             if self.overlaps {
                 return None;
             }
@@ -217,7 +223,9 @@ impl SlotState {
     /// Who is in the way of those that wait here, as far as is known.
     pub(super) fn blocker(&self) -> Option<Blocker> {
         let here = self.holders.last().map(|holder| &holder.blocker);
-        here.or_else(|| self.acquirer.as_ref()?.blocker.as_ref()).cloned()
+        let elsewhere = self.acquirer.as_ref().and_then(|acquirer| acquirer.blocker.as_ref());
+        // Where holds may overlap, a hold of this process need not be the one that is in the way.
+        if self.overlaps { elsewhere.or(here) } else { here.or(elsewhere) }.cloned()
     }
 
     /// Where a thread stands among those that wait here, the acquirer included.
@@ -254,9 +262,18 @@ impl SlotState {
         }
     }
 
-    /// Redis has replied to the acquirer that another process has the lock.
-    pub(super) fn held_elsewhere(&mut self, blocker: Option<Blocker>, step: &mut Step) {
+    /// Redis has replied to the acquirer that another process has the lock. `queued` is what it asks for, if
+    /// it stands in the queue now.
+    pub(super) fn held_elsewhere(
+        &mut self,
+        blocker: Option<Blocker>,
+        queued: Option<&LockOptions>,
+        step: &mut Step,
+    ) {
         if let Some(acquirer) = &mut self.acquirer {
+            if self.overlaps && acquirer.queued.is_none() {
+                acquirer.queued = queued.copied().map(Box::new);
+            }
             acquirer.held_elsewhere = true;
             acquirer.blocker = blocker;
             acquirer.asked_at = None;
@@ -275,8 +292,10 @@ impl SlotState {
             return;
         }
         let blocker = self.blocker();
+        let acquirer = self.acquirer.as_ref();
         self.queue.retain(|waiter| {
-            let once = waiter.request.wait_limit == WaitLimit::TryOnce;
+            let once = waiter.request.wait_limit == WaitLimit::TryOnce
+                && acquirer.is_none_or(|acquirer| acquirer.answers_for(&waiter.request));
             if once {
                 step.admit(waiter, Admission::Busy(blocker.clone()));
             }
@@ -284,17 +303,23 @@ impl SlotState {
         });
     }
 
-    /// Takes the grant that was received for the acquirer's attempt. If there is none and `asks` is true,
-    /// notes that the acquirer asks Redis now.
-    pub(super) fn take_grant(&mut self, asks: bool, now: Moment) -> Option<ReceivedGrant> {
+    /// Takes what was received for the acquirer. If there is nothing and `asks` is true, notes that the
+    /// acquirer asks Redis now.
+    pub(super) fn take_received(&mut self, asks: bool, now: Moment) -> Option<Received> {
         let acquirer = self.acquirer.as_mut()?;
-        let grant = acquirer.grant.take();
-        if grant.is_none() && asks {
+        let lease = acquirer.passed.take().map(Received::Lease);
+        let received = lease.or_else(|| acquirer.grant.take().map(Received::Grant));
+        if received.is_none() && asks {
             // The first request without a reply counts: each repetition would otherwise begin the silence
             // anew, and an outage would never be seen by the threads that wait here.
             acquirer.asked_at.get_or_insert(now);
         }
-        grant
+        received
+    }
+
+    /// Takes the lease that was passed on to the acquirer, if one was.
+    pub(super) fn take_passed(&mut self) -> Option<Arc<HeldLease>> {
+        self.acquirer.as_mut()?.passed.take()
     }
 
     /// The acquirer has the lease now, unless the client is closing. `waiters` is how many wait in other
@@ -362,9 +387,15 @@ impl SlotState {
                 if attempt.queued
                     && attempt.can_serve(&next.request.options, next.request.wait_limit) =>
             {
-                step.admit(next, Admission::TakeOver(attempt));
+                // Only where a lease was passed on to the thread before: any other gave up in the middle of a
+                // heartbeat, or asked a moment ago.
+                let age = step.now.since(self.last_held_at);
+                let is_fresh =
+                    before.queued.is_some() && before.asked_at.is_none() && age < HEARTBEAT;
+                let pause = if is_fresh { HEARTBEAT - age } else { Duration::ZERO };
+                step.admit(next, Admission::TakeOver(attempt, pause));
                 self.queue.pop_front();
-                self.acquirer = Some(before.taken_over());
+                self.acquirer = Some(before.taken_over(is_fresh));
                 None
             }
             (attempt, _) => {
@@ -402,8 +433,10 @@ impl SlotState {
         let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
         step.dropped = Some(self.take_out(index, step).hold);
         // A thread here had the lock until now. To the threads in the queue that is as good as a reply of
-        // Redis.
-        self.last_held_at = step.now;
+        // Redis, unless there may have been enough for them besides.
+        if !self.overlaps {
+            self.last_held_at = step.now;
+        }
         self.admit_next(step);
     }
 
@@ -442,7 +475,10 @@ impl SlotState {
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        self.acquirer.as_ref().is_some_and(|acquirer| acquirer.cancelled)
+        // A lease that was passed on to it is a hold, which is not undone.
+        self.acquirer
+            .as_ref()
+            .is_some_and(|acquirer| acquirer.cancelled && acquirer.passed.is_none())
     }
 
     /// The acquirer is about to ask after a pause, which is the retry that a message requested.
@@ -481,6 +517,8 @@ impl SlotState {
     pub(super) fn waiters(&self) -> usize {
         // The maximum and not the sum: each holder counts the same waiters.
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
-        self.queue.len() + remote.unwrap_or(0) as usize
+        // Beside a holder there is an acquirer only where holds may overlap.
+        let acquirer = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits);
+        self.queue.len() + usize::from(acquirer) + remote.unwrap_or(0) as usize
     }
 }

@@ -77,7 +77,7 @@ impl Bench {
 
     fn told(&mut self, admission: Admission) {
         match admission {
-            Admission::Acquire { .. } | Admission::TakeOver(_) => {
+            Admission::Acquire { .. } | Admission::TakeOver(..) => {
                 assert!(!self.acquires, "two threads acquire");
                 self.acquires = true;
             }
@@ -103,7 +103,7 @@ impl Bench {
         };
         let text = match admission {
             Admission::Acquire { .. } => "acquire",
-            Admission::TakeOver(_) => "take over",
+            Admission::TakeOver(..) => "take over",
             Admission::Held(_) => "held",
             Admission::Busy(_) => "busy",
             Admission::NoReply(_) => "unanswered",
@@ -326,7 +326,7 @@ fn waits_that_end_within_a_second_are_not_announced() {
     for _ in 0..3 {
         assert_eq!(bench.enter(ALWAYS), Some("acquire"));
         for _ in 0..2 {
-            bench.transition(|state, step| state.held_elsewhere(None, step));
+            bench.transition(|state, step| state.held_elsewhere(None, None, step));
             bench.now = bench.now.after(SECOND * 2 / 5);
         }
         assert!(!is_announced(&mut bench));
@@ -339,10 +339,10 @@ fn waits_that_end_within_a_second_are_not_announced() {
 fn first_reply_of_a_wait_wakes_no_worker_and_the_second_does() {
     let mut bench = Bench::new(false);
     bench.enter(ALWAYS);
-    bench.transition(|state, step| state.held_elsewhere(None, step));
+    bench.transition(|state, step| state.held_elsewhere(None, None, step));
     assert!(!bench.is_watched);
     bench.now = bench.now.after(SECOND);
-    bench.transition(|state, step| state.held_elsewhere(None, step));
+    bench.transition(|state, step| state.held_elsewhere(None, None, step));
     assert!(bench.is_watched);
     bench.now = bench.now.after(SECOND);
     assert!(is_announced(&mut bench));
@@ -356,7 +356,7 @@ fn single_attempts_are_not_announced() {
     let mut bench = Bench::new(false);
     bench.enter(WaitLimit::TryOnce);
     for _ in 0..3 {
-        bench.transition(|state, step| state.held_elsewhere(None, step));
+        bench.transition(|state, step| state.held_elsewhere(None, None, step));
         bench.now = bench.now.after(SECOND);
     }
     assert!(!bench.is_watched && !is_announced(&mut bench));
@@ -377,7 +377,7 @@ fn random_events_keep_the_invariants() {
                 3 if bench.acquires => bench.grant(),
                 4 if bench.acquires => bench.stop(),
                 5 if bench.acquires => {
-                    bench.transition(|state, step| state.held_elsewhere(None, step));
+                    bench.transition(|state, step| state.held_elsewhere(None, None, step));
                 }
                 6 if !bench.held.is_empty() => _ = bench.unlock(),
                 7 if !bench.releasing.is_empty() => {
@@ -474,7 +474,7 @@ fn transitions_match_the_list() {
                     "the thread gives up"
                 }
                 5 if bench.acquires => {
-                    bench.transition(|state, step| state.held_elsewhere(None, step));
+                    bench.transition(|state, step| state.held_elsewhere(None, None, step));
                     "Redis names a holder"
                 }
                 6 if !bench.held.is_empty() => {

@@ -43,10 +43,22 @@ impl SlotState {
             // nothing for a value that is not the owner.
             return Unlocked::Releasing;
         };
+        if self.overlaps {
+            if let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
+                && let Some(acquirer) = &mut self.acquirer
+            {
+                self.holders[index].pass_on(&successor, step.now);
+                acquirer.passed = Some(Arc::clone(&successor));
+                step.wakes_acquirer = true;
+                self.schedule_check(&successor, step);
+                return Unlocked::ToThread;
+            }
+        }
         let holder = &self.holders[index];
         // The thread leaves the queue only once it has its lease: without one it keeps its place, and
         // acquires after the release. Only the first is asked, so that none overtakes it.
-        let next = self.queue.front().filter(|_| self.may_pass(holder, lease, step));
+        let next =
+            self.queue.front().filter(|_| !self.overlaps && self.may_pass(holder, lease, step));
         if let Some(successor) =
             next.and_then(|next| lease.successor(&next.request.options, step.now))
             && let Some(next) = self.queue.pop_front()
@@ -74,6 +86,21 @@ impl SlotState {
             step.next_check = self.cancel_check();
         }
         Unlocked::Releasing
+    }
+
+    /// The lease for the acquirer, if it may be passed on to it. Where holds may overlap, the first thread that
+    /// waits is the acquirer, with a place in the queue of Redis, which goes to the next thread.
+    fn successor_of_acquirer(
+        &self,
+        holder: &SlotHolder,
+        lease: &HeldLease,
+        step: &Step,
+    ) -> Option<Arc<HeldLease>> {
+        let options = self.acquirer.as_ref()?.inherits()?;
+        // Not past those who wait elsewhere: with several holders their turn comes more often, and each
+        // lease that is kept from them would cost them one.
+        let may_pass = !holder.demand.wanted && step.hears && self.may_pass(holder, lease, step);
+        may_pass.then(|| lease.successor(options, step.now))?
     }
 
     /// Whether the lease may be passed on. This is bounded in number and time while another process
@@ -112,8 +139,8 @@ impl SlotState {
         // The thread that locks again usually has the same options. Without renewals it could not use the
         // rest of a lease (rule 9), so a linger would only keep others waiting.
         let useful = options.is_renewed() && lease.may_last(step.now);
-        let allowed =
-            revocable && self.queue.is_empty() && !holder.demand.wanted && useful && !step.closing;
+        let waits_here = self.acquirer.is_some() || !self.queue.is_empty();
+        let allowed = revocable && !waits_here && !holder.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
 
