@@ -27,8 +27,8 @@ impl LockClient {
     /// [prefix](crate::LockClientBuilder::name_prefix), and names without that prefix are not shown.
     ///
     /// Clients of this library [announce](crate::LockClientBuilder::announce) what they hold or wait for
-    /// longer than a second, at the latest three seconds after it began. This reads their announcements in one
-    /// round trip, and inspects 1,000 locks in each further one. It shows what is locked or waited for at that
+    /// longer than a second, mostly within three seconds. This reads their announcements in one round trip, and
+    /// inspects 1,000 locks in each further one. It shows what is locked or waited for at that
     /// moment, in no order. It writes nothing and does not scan the keys of the server; what other libraries
     /// lock is found by [`with_scan`](Locks::with_scan).
     ///

@@ -1,5 +1,7 @@
 //! How the worker checks a slot. When it does is in `state::check`.
 
+use std::time::Duration;
+
 use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
@@ -38,16 +40,18 @@ impl Slot {
 }
 
 impl RenewableSlot for Slot {
-    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>> {
-        // Dropped and not released: this is the worker's thread, which does no I/O for one slot alone.
-        // The releases go into its queue, and travel with the others in the next pipeline.
-        drop(self.end_lingers(now));
-        self.transition(|state, step| state.check(step))
-    }
-
-    fn announce(self: Arc<Self>, has_room: bool) -> Option<Arc<Target>> {
-        let is_due = self.transition(|state, step| state.announce(has_room, step));
-        is_due.then(|| Arc::clone(&self.target))
+    fn check(
+        self: Arc<Self>,
+        now: Moment,
+        announced_again: Duration,
+    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>) {
+        let checked = self.transition(|state, step| state.check(now, announced_again, step));
+        if checked.linger_is_over {
+            // Dropped and not released: this is the worker's thread, which does no I/O for one slot alone.
+            // The releases go into its queue, and travel with the others in the next pipeline.
+            drop(self.end_lingers(now));
+        }
+        (checked.leases, checked.is_announced.then(|| Arc::clone(&self.target)))
     }
 
     /// Schedules the next check for `due`, or for the end of a lease, so that the worker reports a loss

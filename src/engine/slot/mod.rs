@@ -119,6 +119,10 @@ impl Slot {
         match next_check {
             NextCheck::Unchanged => false,
             NextCheck::By(due) => self.context.worker.check_at(self, due),
+            NextCheck::At(due) => {
+                self.context.worker.forget(&**self);
+                self.context.worker.check_at(self, due)
+            }
             NextCheck::Never => {
                 self.context.worker.forget(&**self);
                 false

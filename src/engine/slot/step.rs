@@ -31,6 +31,8 @@ pub(super) enum NextCheck {
     /// As scheduled before.
     Unchanged,
     By(Moment),
+    /// Instead of the moment that was scheduled before.
+    At(Moment),
     Never,
 }
 

@@ -42,6 +42,7 @@ use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
 use report::Report;
+pub(crate) use runner::ANNOUNCE_TICK;
 use runner::Runner;
 pub(crate) use scheduled_task::{PendingRelease, RenewableSlot};
 use task_queue::TaskQueue;

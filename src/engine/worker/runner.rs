@@ -31,6 +31,10 @@ const MAX_TIMEOUT_RATIO: u32 = 4;
 /// The most locks that one command announces, and about how many bytes their names may have.
 const MAX_ANNOUNCED: usize = 1_000;
 const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
+/// A lock is announced again after this time: three times before it is dropped from the index.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
+/// One second in which announcements are made together.
+pub(crate) const ANNOUNCE_TICK: Duration = Duration::from_secs(1);
 /// While Redis is silent, an announcement holds up the next check for the time of a reply divided by this.
 const ANNOUNCEMENT_SHARE: u32 = 10;
 /// After an announcement without a reply none is sent for this long. The connection is lost with it, and
@@ -145,7 +149,7 @@ impl Runner {
 
     fn carry_out(&mut self, now: Moment) {
         let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut announced, mut room) = (Vec::new(), MAX_ANNOUNCED_BYTES);
+        let (mut announced, mut room, mut later) = (Vec::new(), MAX_ANNOUNCED_BYTES, ANNOUNCE_TICK);
         let (last, first) = self.in_progress.split_at(self.first_announced());
         for task in first.iter().chain(last) {
             match task {
@@ -153,13 +157,17 @@ impl Runner {
                     let Some(slot) = slot.upgrade() else { continue };
                     // Each by itself, so that a panic keeps no other lease from being renewed.
                     let checked = catch_panic(PART, || {
-                        let leases = Arc::clone(&slot).leases_to_check(now);
-                        // Before the leases are looked at: the check that each of them asks for would otherwise
-                        // be due at the moment of this announcement, and the slot checked twice.
                         let has_room = room > 0 && announced.len() < MAX_ANNOUNCED;
-                        if let Some(target) = Arc::clone(&slot).announce(has_room) {
-                            room = room.saturating_sub(target.key().len());
-                            announced.push(target);
+                        let again = if has_room { ANNOUNCE_EVERY } else { later };
+                        let (leases, target) = Arc::clone(&slot).check(now, again);
+                        match target {
+                            Some(target) if has_room => {
+                                room = room.saturating_sub(target.key().len());
+                                announced.push(target);
+                            }
+                            // As many as there is room for fall into each of the next seconds.
+                            Some(_) => later += ANNOUNCE_TICK / MAX_ANNOUNCED as u32,
+                            None => {}
                         }
                         for lease in leases {
                             requests.extend(check(&slot, &lease, now, &mut self.report));
@@ -352,10 +360,8 @@ fn check(
     }
 
     if renews {
-        // The reply decides when the next check is due.
         return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));
     }
-    Arc::clone(slot).check_again(lease.next_check());
     command.map(|command| WorkerRequest::Show(Arc::clone(slot), command))
 }
 

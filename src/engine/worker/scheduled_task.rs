@@ -12,13 +12,14 @@ use crate::protocol::target::Target;
 
 /// A slot, as the worker sees it: it has leases that the worker must check.
 pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
-    /// Returns the leases that threads hold, live or not, and ends lingers whose time is over. The worker
-    /// then asks for another check.
-    fn leases_to_check(self: Arc<Self>, now: Moment) -> Vec<Arc<HeldLease>>;
-
-    /// Returns the lock if it is to be announced now, and schedules the next announcement. Without room for
-    /// it, that is soon.
-    fn announce(self: Arc<Self>, has_room: bool) -> Option<Arc<Target>>;
+    /// Ends lingers whose time is over. Returns the leases that threads hold, live or not, and the lock if it
+    /// is to be announced now. The slot schedules the next check of a lease, unless its renewal is due now, and
+    /// the next announcement, `announced_again` after this one.
+    fn check(
+        self: Arc<Self>,
+        now: Moment,
+        announced_again: Duration,
+    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>);
 
     /// Schedules another check, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);

@@ -203,14 +203,14 @@ struct Looked {
 }
 
 impl RenewableSlot for Looked {
-    fn leases_to_check(self: Arc<Self>, _: Moment) -> Vec<Arc<HeldLease>> {
+    fn check(
+        self: Arc<Self>,
+        _: Moment,
+        _: Duration,
+    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>) {
         self.checks.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics, "as a test wants");
-        Vec::new()
-    }
-
-    fn announce(self: Arc<Self>, _: bool) -> Option<Arc<Target>> {
-        None
+        (Vec::new(), None)
     }
 
     fn check_again(self: Arc<Self>, _: Moment) {}

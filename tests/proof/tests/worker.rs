@@ -34,9 +34,7 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
 fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
     let server = server();
     warm(&server);
-    // With announcements this does not hold yet: the worker then locks each of the busy slots once a
-    // second, and waits for a processor each time.
-    let client = LockClient::builder(server.url()).announce(false).build().unwrap();
+    let client = open(&server);
     let held = client.mutex_with("held", renewed(3_000)).unwrap().lock().unwrap();
     let options = renewed(30_000).linger(ms(12_000));
     let end = Instant::now() + ms(7_000);

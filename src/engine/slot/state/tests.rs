@@ -27,8 +27,8 @@ struct Bench {
     number: u64,
     /// Whether a thread acquires.
     acquires: bool,
-    /// Whether the worker has an entry for the slot.
-    is_watched: bool,
+    /// When the worker has an entry for the slot.
+    entry: Moment,
     held: Vec<Arc<HeldLease>>,
     releasing: Vec<Arc<HeldLease>>,
     waiting: Vec<Arc<Waiter>>,
@@ -48,7 +48,7 @@ impl Bench {
             clock,
             number: 0,
             acquires: false,
-            is_watched: false,
+            entry: Moment::FAR,
             held: Vec::new(),
             releasing: Vec::new(),
             waiting: Vec::new(),
@@ -62,8 +62,9 @@ impl Bench {
         let outcome = event(&mut self.state, &mut step);
         match step.next_check {
             NextCheck::Unchanged => {}
-            NextCheck::By(_) => self.is_watched = true,
-            NextCheck::Never => self.is_watched = false,
+            NextCheck::By(due) => self.entry = self.entry.min(due),
+            NextCheck::At(due) => self.entry = due,
+            NextCheck::Never => self.entry = Moment::FAR,
         }
         let waiting = std::mem::take(&mut self.waiting);
         for waiter in waiting {
@@ -162,6 +163,10 @@ impl Bench {
         is_ended
     }
 
+    fn is_watched(&self) -> bool {
+        self.entry != Moment::FAR
+    }
+
     /// Checks the invariants, which hold after each event.
     fn check(&self) {
         let state = &self.state;
@@ -174,9 +179,10 @@ impl Bench {
         }
         assert!(state.queue.is_empty() || !state.may_acquire(), "a thread waits for nothing");
         let kept = state.holders.iter().any(|holder| holder.releasing_since().is_none());
-        assert!(self.is_watched || !kept, "a lease that nobody watches");
+        assert!(self.is_watched() || !kept, "a lease that nobody watches");
         let is_idle = state.holders.is_empty() && !self.acquires;
-        assert!(!(self.is_watched && is_idle), "a look for nothing");
+        assert!(!(self.is_watched() && is_idle), "a look for nothing");
+        assert_eq!(self.entry, state.check_at);
         assert!(!is_idle || state.announce_at == Moment::FAR, "announced though not in use");
     }
 }
@@ -198,7 +204,7 @@ fn exclusive_hold_is_passed_on_and_given_back() {
     assert_eq!(bench.enter(WaitLimit::TryOnce), None, "a release tells whether Redis is there");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
-    assert!(bench.acquires && !bench.is_watched);
+    assert!(bench.acquires && !bench.is_watched());
     bench.check();
 }
 
@@ -270,7 +276,7 @@ fn overlapping_holds_are_acquired_one_after_the_other() {
     assert_eq!(bench.state.holders.len(), 3, "a release is under way");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
-    assert!(bench.is_watched, "two holds are left");
+    assert!(bench.is_watched(), "two holds are left");
     bench.check();
 }
 
@@ -298,10 +304,11 @@ fn linger_that_ends_during_a_check_is_checked_again() {
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
     assert_eq!(bench.unlock(), Unlocked::Lingering);
+    let turn = bench.now;
     bench.now = bench.now.after(SECOND * 2);
-    bench.is_watched = false;
-    bench.transition(|state, step| state.check(step));
-    assert!(bench.is_watched);
+    bench.entry = Moment::FAR;
+    let checked = bench.transition(|state, step| state.check(turn, SECOND, step));
+    assert!(bench.is_watched() && !checked.linger_is_over);
 }
 
 #[test]
@@ -317,7 +324,8 @@ fn requested_lease_does_not_linger() {
 
 /// Whether the worker announces the slot now.
 fn is_announced(bench: &mut Bench) -> bool {
-    bench.transition(|state, step| state.announce(true, step))
+    let now = bench.now;
+    bench.transition(|state, step| state.check(now, SECOND * 20, step)).is_announced
 }
 
 #[test]
@@ -340,14 +348,34 @@ fn first_reply_of_a_wait_wakes_no_worker_and_the_second_does() {
     let mut bench = Bench::new(false);
     bench.enter(ALWAYS);
     bench.transition(|state, step| state.held_elsewhere(None, None, step));
-    assert!(!bench.is_watched);
+    assert!(!bench.is_watched());
     bench.now = bench.now.after(SECOND);
     bench.transition(|state, step| state.held_elsewhere(None, None, step));
-    assert!(bench.is_watched);
+    assert!(bench.is_watched());
     bench.now = bench.now.after(SECOND);
     assert!(is_announced(&mut bench));
     assert!(!is_announced(&mut bench), "twice at once");
     bench.now = bench.now.after(SECOND * 20);
+    assert!(is_announced(&mut bench));
+}
+
+#[test]
+fn relocked_lease_is_announced_at_its_own_check() {
+    let mut bench = Bench::new(false);
+    bench.options = bench.options.linger(SECOND * 12);
+    bench.enter(ALWAYS);
+    bench.grant();
+    assert!(bench.entry <= bench.now.after(SECOND * 2));
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
+    let put_off = bench.entry;
+    assert!(put_off > bench.now.after(SECOND * 9));
+    for _ in 0..3 {
+        assert_eq!(bench.enter(ALWAYS), Some("held"));
+        assert_eq!(bench.unlock(), Unlocked::Lingering);
+    }
+    assert_eq!(bench.enter(ALWAYS), Some("held"));
+    assert_eq!(bench.entry, put_off, "checked more often than its lease needs");
+    bench.now = put_off;
     assert!(is_announced(&mut bench));
 }
 
@@ -359,7 +387,7 @@ fn single_attempts_are_not_announced() {
         bench.transition(|state, step| state.held_elsewhere(None, None, step));
         bench.now = bench.now.after(SECOND);
     }
-    assert!(!bench.is_watched && !is_announced(&mut bench));
+    assert!(!bench.is_watched() && !is_announced(&mut bench));
 }
 
 /// Random events: no thread waits for nothing, none is admitted twice, and the worker has an entry while
@@ -421,7 +449,7 @@ fn random_events_keep_the_invariants() {
             bench.check();
         }
         assert!(bench.waiting.is_empty() && bench.state.holders.is_empty(), "seed {seed}");
-        assert!(!bench.is_watched);
+        assert!(!bench.is_watched());
     }
 }
 

@@ -72,7 +72,7 @@ impl SlotState {
         if let Some(until) = self.may_linger(holder, lease, step) {
             self.holders[index].hold =
                 HoldState::Lingering { lease: Arc::clone(lease), until, _keep: keep };
-            self.check_by(until, step);
+            self.note_linger(until, lease.renew_at(), step);
             return Unlocked::Lingering;
         }
 

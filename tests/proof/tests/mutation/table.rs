@@ -1127,6 +1127,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
     ),
     bug(
+        "relocks-checked-to-announce",
+        "announcements",
+        "leasehold::engine::slot::state::tests::relocked_lease_is_announced_at_its_own_check",
+    ),
+    bug(
         "ended-wait-announced",
         "announcements",
         "leasehold::engine::slot::state::tests::waits_that_end_within_a_second_are_not_announced",
