@@ -12,18 +12,41 @@ use crate::engine::worker::RenewableSlot;
 use crate::protocol::reply::{Ownership, Released};
 use crate::wire::failure::Failure;
 
-/// A release that has begun here and is to be sent.
-struct BegunRelease {
+/// A release that has begun here and is to be sent. Its slot is releasing until this is dropped.
+struct BegunRelease<'a> {
+    holding: &'a Holding,
     valid_until: Moment,
     /// Whether this client listens for releases of the lock.
     listens: bool,
     sent: Moment,
+    is_finished: bool,
+}
+
+impl Drop for BegunRelease<'_> {
+    fn drop(&mut self) {
+        // A panic in between, say of a logger, must not leave the slot releasing for ever.
+        if !self.is_finished {
+            self.holding.hand_to_worker();
+        }
+    }
+}
+
+impl BegunRelease<'_> {
+    /// Sends it, unless there is a `first` reply to it.
+    fn finish(mut self, first: Option<Result<Released, Failure>>) -> Result<()> {
+        let Holding { slot, lease } = self.holding;
+        let mut listener_count = None;
+        let outcome = self.holding.ask(&self, first, &mut listener_count);
+        self.is_finished = true;
+        slot.released(lease, listener_count);
+        outcome
+    }
 }
 
 /// Releases these leases of one client, all at once. Returns the outcome of each.
 pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
     let begun: Vec<_> = holdings.iter().map(Holding::begin_release).collect();
-    let is_sent = |begun: &Result<Option<BegunRelease>>| matches!(begun, Ok(Some(_)));
+    let is_sent = |begun: &Result<Option<BegunRelease<'_>>>| matches!(begun, Ok(Some(_)));
     let mut replies: Vec<Result<Released, Failure>> = Vec::new();
     // One goes alone, among the commands of other threads.
     if begun.iter().filter(|begun| is_sent(begun)).count() > 1 {
@@ -36,9 +59,9 @@ pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
         replies = sent.into_iter().map(released_or_taken).collect();
     }
     let mut replies = replies.into_iter();
-    let finish = |(holding, begun): (&Holding, Result<Option<BegunRelease>>)| {
+    let finish = |(holding, begun): (&Holding, Result<Option<BegunRelease<'_>>>)| {
         let outcome = match begun {
-            Ok(Some(begun)) => holding.finish_release(begun, replies.next()),
+            Ok(Some(begun)) => begun.finish(replies.next()),
             outcome => outcome.map(drop),
         };
         holding.lease.forget_hooks();
@@ -56,11 +79,11 @@ impl Holding {
     }
 
     fn release_inner(&self) -> Result<()> {
-        self.begin_release()?.map_or(Ok(()), |begun| self.finish_release(begun, None))
+        self.begin_release()?.map_or(Ok(()), |begun| begun.finish(None))
     }
 
     /// Ends the hold here. Returns nothing if nothing is to be sent.
-    fn begin_release(&self) -> Result<Option<BegunRelease>> {
+    fn begin_release(&self) -> Result<Option<BegunRelease<'_>>> {
         // A lease that ran out is reported as lost, also if Redis would still accept the release.
         self.check_expiry();
         // The validity is over before the request is sent, or another could have the lock while this
@@ -88,31 +111,20 @@ impl Holding {
         // Before the release is sent: a waiter of this process may subscribe meanwhile, and the count of
         // `PUBLISH` does not include that.
         let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
-        Ok(Some(BegunRelease { valid_until, listens, sent: context.now() }))
-    }
-
-    /// Sends the release, unless there is a `first` reply to it.
-    fn finish_release(
-        &self,
-        begun: BegunRelease,
-        first: Option<Result<Released, Failure>>,
-    ) -> Result<()> {
-        let mut listener_count = None;
-        let outcome = self.ask(begun, first, &mut listener_count);
-        self.slot.released(&self.lease, listener_count);
-        outcome
+        let sent = context.now();
+        Ok(Some(BegunRelease { holding: self, valid_until, listens, sent, is_finished: false }))
     }
 
     /// Sends the release, and notes in `listener_count` how many clients received it, if Redis has
     /// replied.
     fn ask(
         &self,
-        begun: BegunRelease,
+        begun: &BegunRelease<'_>,
         mut first: Option<Result<Released, Failure>>,
         listener_count: &mut Option<ListenerCount>,
     ) -> Result<()> {
         let context = self.context();
-        let BegunRelease { valid_until, listens, mut sent } = begun;
+        let BegunRelease { valid_until, listens, mut sent, .. } = *begun;
         let deadline = sent.after(context.bounds.exchange);
         let mut unanswered = false;
         // A connection that was idle while the lock was held may have died without a sign. A second

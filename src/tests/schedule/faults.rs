@@ -52,6 +52,7 @@ pub(super) struct FaultyBackend {
     late: Count,
     before_answer: Box<dyn Fn() + Send + Sync>,
     lost_answers: Count,
+    lost_pipelines: Count,
     deaf: Count,
     panics: Count,
     renewals: Count,
@@ -65,6 +66,7 @@ impl FaultyBackend {
             late: Count::default(),
             before_answer: Box::new(|| {}),
             lost_answers: Count::default(),
+            lost_pipelines: Count::default(),
             deaf: Count::default(),
             panics: Count::default(),
             renewals: Count::default(),
@@ -92,13 +94,19 @@ impl FaultyBackend {
         self
     }
 
+    /// The answers to so many pipelines of callers are lost.
+    pub(super) fn lost_pipelines(self, times: usize) -> FaultyBackend {
+        (0..times).for_each(|_| self.lost_pipelines.one_more());
+        self
+    }
+
     /// So many pipelines of the worker do not arrive.
     pub(super) fn deaf(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.deaf.one_more());
         self
     }
 
-    /// So many pipelines of the worker end in a panic.
+    /// So many pipelines end in a panic.
     pub(super) fn panics(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.panics.one_more());
         self
@@ -167,7 +175,11 @@ impl Backend for FaultyBackend {
         if self.deaf.take() {
             return calls.iter().map(|_| Err(Failure::silent())).collect();
         }
-        self.memory.call_many(keys, calls, sending, deadline)
+        let outcomes = self.memory.call_many(keys, calls, sending, deadline);
+        if sending == Sending::Once && self.lost_pipelines.take() {
+            return calls.iter().map(|_| Err(Failure::silent())).collect();
+        }
+        outcomes
     }
 
     fn scan(
