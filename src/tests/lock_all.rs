@@ -147,7 +147,7 @@ fn locks_that_cannot_be_taken_together_are_refused_before_io() {
     let link = server.link(&client);
     let before = link.exchanges();
     let all = locks(&client, &["b", "a", "b"]);
-    let error = client.lock_all(&all).unwrap_err();
+    let error = client.try_lock_all(&all).unwrap_err();
     assert!(error.is_config(), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -450,4 +450,47 @@ fn permits_are_parts_too() {
         assert!(error.is_config() && error.to_string().contains(text), "{error:?}");
     }
     assert!(!has(&server, "model"));
+}
+
+/// Both are refused in the same pipeline. An attempt in the queue of the later one could be granted it while its
+/// thread waits for the earlier one.
+#[test]
+fn no_queue_is_joined_behind_a_lock_that_is_not_free() {
+    let (server, client) = stage();
+    let other = server.client();
+    // The client listens, so that it could join at once.
+    let held = other.mutex("b").unwrap().lock().unwrap();
+    let first = taker(&client, &["b"], |guard| guard.release());
+    until(|| server.is_queued_for("b"));
+    held.release().unwrap();
+    first.recv_timeout(SOON).unwrap().unwrap();
+
+    let [held, later] = ["b", "c"].map(|name| other.mutex(name).unwrap().lock().unwrap());
+    let taken = taker(&client, &["a", "b", "c"], |guard| guard.release());
+    until(|| server.is_queued_for("b"));
+    later.release().unwrap();
+    let again = other.mutex("c").unwrap().try_lock().unwrap();
+    assert!(again.is_some(), "it was granted to a thread that waits for another lock");
+    drop(again);
+    held.release().unwrap();
+    taken.recv_timeout(SOON).unwrap().unwrap();
+}
+
+/// The pipeline is under way, and its reply will say that an earlier lock is not free.
+#[test]
+fn cancelled_wait_for_a_later_lock_ends_the_call() {
+    let (server, client) = stage();
+    let held = server.client().mutex("b").unwrap().lock().unwrap();
+    let (all, link) = (locks(&client, &["a", "b", "c"]), server.link(&client));
+    link.delay_answers(1, SECOND / 2);
+    let taken = taker_of(&client, all.clone(), |guard| guard.release());
+    until(|| link.faults() == 1);
+    until(|| all[2].cancel_waits() == 1);
+    server.advance(SECOND / 2);
+    let error = taken.recv_timeout(SOON).unwrap().unwrap_err();
+    assert!(error.is_cancelled(), "{error:?}");
+    let text = error.to_string();
+    assert!(text.starts_with("lock \"c\": ") && text.ends_with("given back: \"a\""), "{text}");
+    assert!(!has(&server, "a") && !has(&server, "c"));
+    held.release().unwrap();
 }

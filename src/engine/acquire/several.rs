@@ -112,12 +112,17 @@ fn acquire_inner(
         let granted = if refused.is_some() { &mut after } else { &mut before };
         match entered {
             Entered::Holds(spare) => granted.push(spare),
-            Entered::Acquires(mut tried) => match tried.lease() {
-                Some(Ok(lease)) => granted.push(Spare::new(tried.acquirer.slot, lease)),
-                Some(Err(why)) => error = error.or(Some(why)),
-                None if refused.is_some() => error = error.or(tried.error()),
-                None => refused = Some(tried),
-            },
+            Entered::Acquires(mut tried) => {
+                if refused.is_some() {
+                    error = error.or(tried.cancelled());
+                }
+                match tried.lease() {
+                    Some(Ok(lease)) => granted.push(Spare::new(tried.acquirer.slot, lease)),
+                    Some(Err(why)) => error = error.or(Some(why)),
+                    None if refused.is_some() => error = error.or(tried.error()),
+                    None => refused = Some(tried),
+                }
+            }
         }
     }
     // Before this thread waits for anything: nobody may have to wait meanwhile for what comes later.
@@ -247,13 +252,17 @@ impl Try<'_> {
             Ok(_) => None,
             Err(failure) => Some(it.recover(failure, sending.deadline, sending.time())),
         };
-        let error = match next {
-            Some(NextAction::Fail(error)) => error,
-            // `cancel_waits` has counted this thread.
-            _ if it.slot.is_cancelled() => cancelled_error(it.context),
-            _ => return None,
-        };
-        Some(error.of(it.slot.target().name()))
+        match next {
+            Some(NextAction::Fail(error)) => Some(error.of(it.slot.target().name())),
+            _ => None,
+        }
+    }
+
+    /// The error of a wait that was cancelled. `cancel_waits` has counted this thread, so it must not ask again for
+    /// what it gives up now.
+    fn cancelled(&self) -> Option<Error> {
+        let AcquireLoop { slot, context, .. } = &self.acquirer;
+        slot.is_cancelled().then(|| cancelled_error(context).of(slot.target().name()))
     }
 
     /// Waits for the lock.

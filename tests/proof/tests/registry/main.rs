@@ -6,6 +6,7 @@
 //! | `trial` | the tools and the measurements of a trial |
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of waiters |
 //! | `server`, `refusal`, `key` | faults of the server, its refusals, changes of its keys |
+//! | `several` | faults in a pipeline that acquires or releases several locks |
 //! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
@@ -45,6 +46,7 @@ mod refusal;
 mod release;
 mod role;
 mod server;
+mod several;
 mod trial;
 
 /// The entry point of child processes; it does nothing in the process that people started.
