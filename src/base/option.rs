@@ -7,7 +7,8 @@ use crate::base::error::{Error, Result};
 use crate::base::share::Share;
 use crate::base::text::Span;
 
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The shortest time to live.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LIMITS: &str = "1ms to 30 days";
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::option::{TTL_OF_EXTEND, check_span};
+use crate::base::option::{SHORTEST, TTL_OF_EXTEND, check_span};
 use crate::base::text::Span;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
@@ -104,7 +104,7 @@ impl Holding {
                     if is_unknown { error.with_consequence("asking again is safe") } else { error }
                 })?;
                 // Never *owned*, so the moment is not used.
-                OwnershipReply { ownership, sent: Moment::PAST, waiters: 0 }
+                OwnershipReply { ownership, sent: Moment::PAST, waiters: None }
             }
         };
 
@@ -122,14 +122,24 @@ impl Holding {
         // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let is_ours = |holder: &ReportedHolder| holder.owner == self.lease.terms.owner;
-        let ownership =
-            match context.protocol.holders(target, View::Owners, context.exchange_deadline()) {
-                Ok(holders) if holders.iter().any(is_ours) => Ownership::Owned,
-                Ok(holders) if holders.is_empty() => Ownership::Gone,
-                Ok(_) => Ownership::Taken,
-                Err(failure) => taken_by_wrong_type(failure)?,
-            };
+        let (owner, deadline) = (&self.lease.terms.owner, context.exchange_deadline());
+        let told = if target.weighted().is_some() {
+            // There may be very many holders. A renewal that lengthens nothing asks about this one.
+            context.protocol.extend(target, owner, SHORTEST, 0, deadline).map(|told| told.ownership)
+        } else {
+            let is_ours = |holder: &ReportedHolder| holder.owner == *owner;
+            context.protocol.holders(target, View::Owners, deadline).map(|holders| {
+                match holders.as_slice() {
+                    [] => Ownership::Gone,
+                    holders if holders.iter().any(is_ours) => Ownership::Owned,
+                    _ => Ownership::Taken,
+                }
+            })
+        };
+        let ownership = match told {
+            Ok(ownership) => ownership,
+            Err(failure) => taken_by_wrong_type(failure)?,
+        };
         // The validity may have ended during the exchange.
         self.check_ownership(ownership)?;
         self.check_valid()

@@ -18,6 +18,7 @@ use crate::kind::Guard;
 use crate::kind::hold::OwnedHold;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
+use crate::wire::failure::Failure;
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -202,6 +203,17 @@ impl Handle {
                 .first()
                 .map_or(Ok(false), |holder| protocol.force_release(target, &holder.owner, deadline))
         });
+        self.forced(forced)
+    }
+
+    /// Takes what an owner has of a lock that several may hold.
+    pub(crate) fn force_release_of(&self, owner: &[u8]) -> Result<bool> {
+        let context = self.slot.context();
+        let (protocol, target) = (&context.protocol, self.slot.target());
+        self.forced(protocol.force_release(target, owner, context.exchange_deadline()))
+    }
+
+    fn forced(&self, forced: std::result::Result<bool, Failure>) -> Result<bool> {
         forced.map_err(|failure| {
             // Trying again is no advice here: a second call could evict the next holder.
             let is_unknown = failure.is_unknown();

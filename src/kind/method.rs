@@ -155,6 +155,74 @@ macro_rules! kind_methods {
     };
 }
 
+/// The methods of a kind whose locks several may hold at a time.
+macro_rules! shared_methods {
+    ($kind:ident, $open:literal) => {
+        impl $kind {
+            /// Asks Redis who holds a part of it at this moment; the first thousand holders.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or the key is no lock of this kind.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// for holder in lock.holders()? {
+            ///     println!("held by {holder}");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn holders(&self) -> $crate::Result<Vec<$crate::Holder>> {
+                Ok(self.0.inspect()?.holders)
+            }
+
+            /// Takes from a holder what it holds, at the moment of the call, and gives it to those who wait. Returns
+            /// whether it was a holder still.
+            ///
+            /// It is for people and for emergencies: the evicted holder goes on until it notices, and until then only
+            /// the fencing token keeps it from doing harm. If its client listens, that is within a round trip, and at
+            /// its next renewal otherwise.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or not in time.
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all
+            /// the same.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// for holder in lock.holders()?.iter().filter(|holder| holder.host() == Some("web-3")) {
+            ///     lock.force_release(holder)?;
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn force_release(&self, holder: &$crate::Holder) -> $crate::Result<bool> {
+                self.0.force_release_of(holder.owner())
+            }
+
+            /// Who was in the way when this thread's last call went without the lock: the holder whose lease
+            /// ends first, as far as the last reply told. No I/O.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if let Some(holder) = lock.last_blocker() {
+            ///     println!("in the way: {holder}");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn last_blocker(&self) -> Option<$crate::Holder> {
+                self.0.last_blocker()
+            }
+        }
+    };
+}
+
 /// The further methods of a kind whose guard is a hold of one thread, which can take the lock
 /// again.
 macro_rules! lock_methods {
@@ -347,4 +415,4 @@ macro_rules! lock_methods {
     };
 }
 
-pub(super) use {every_kind_methods, kind_methods, lock_methods};
+pub(super) use {every_kind_methods, kind_methods, lock_methods, shared_methods};

@@ -25,7 +25,7 @@ impl LeaseRequest<'_> {
             LeaseCommand::Renew { .. } => renewed(reply, self.target.weighted().is_some()),
             LeaseCommand::Release { .. } => {
                 let ownership = released(&reply.value)?.ownership;
-                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: 0 })
+                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: None })
             }
         }
     }

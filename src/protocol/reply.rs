@@ -102,8 +102,8 @@ impl From<Ownership> for Released {
 pub(crate) struct OwnershipReply {
     pub(crate) ownership: Ownership,
     pub(crate) sent: Moment,
-    /// How many wait, or would have to if the limit is exceeded, as far as the reply says.
-    pub(crate) waiters: u32,
+    /// How many wait, where an exceeded limit counts as one who waits; `None` if the reply does not say.
+    pub(crate) waiters: Option<u32>,
 }
 
 /// Parses the reply to a request to take a lock. Returns the server's time in microseconds, too.
@@ -266,10 +266,10 @@ pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
 pub(crate) fn renewed(reply: &Reply, counts: bool) -> Result<OwnershipReply, Failure> {
     let (ownership, waiters) = match &reply.value {
         Value::Array(_) if counts => match *numbers(&reply.value)?.as_slice() {
-            [1, waiters] => (Ownership::Owned, u32::try_from(waiters).unwrap_or(u32::MAX)),
+            [1, waiters] => (Ownership::Owned, u32::try_from(waiters).ok()),
             _ => return Err(unexpected(&reply.value)),
         },
-        value => (ownership(value)?, 0),
+        value => (ownership(value)?, Some(0)),
     };
     Ok(OwnershipReply { ownership, sent: reply.sent, waiters })
 }
@@ -427,9 +427,11 @@ mod tests {
         );
         let renewal = |value| {
             let reply = Reply { value, sent: at, received: at, epoch: 0 };
-            [true, false].map(|counts| renewed(&reply, counts).ok().map(|told| told.waiters))
+            [true, false]
+                .map(|counts| renewed(&reply, counts).ok().map(|told| told.waiters.unwrap_or(99)))
         };
         assert_eq!(renewal(heard(3)), [Some(3), None], "a mutex has no such reply");
+        assert_eq!(renewal(heard(-1)), [Some(99), None]);
         assert_eq!(renewal(Value::Int(1)), [Some(0), Some(0)]);
         assert_eq!(renewal(Value::Array(vec![Value::Int(0), Value::Int(3)])), [None, None]);
         for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {

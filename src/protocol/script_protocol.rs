@@ -498,10 +498,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         // `Many`: a node that is importing the slot may lack one of the user's keys although it has
         // the lock, and it would take `ASKING` for one of these commands only.
         self.0.with_server(target, RoundTrips::Many, deadline, |server| {
-            server.session(deadline, |session| {
-                let calls = pipeline.cmd_iter().map(Call::of).collect();
-                transaction::apply(session, locks, calls, deadline)
-            })
+            server
+                .session(deadline, |session| transaction::apply(session, locks, pipeline, deadline))
         })
     }
 

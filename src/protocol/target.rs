@@ -27,7 +27,7 @@ pub(crate) struct Target {
     name: Name,
     keys: Vec<Vec<u8>>,
     channel: Option<Vec<u8>>,
-    hears_every_release: bool,
+    is_in_cluster: bool,
 }
 
 impl Target {
@@ -48,7 +48,7 @@ impl Target {
         let mut keys = keys(kind, &name);
         keys.extend(last.map(|last| name.side_key(last)));
         let channel = kind.channel(&name);
-        Arc::new(Target { kind, name, keys, channel, hears_every_release: last.is_none() })
+        Arc::new(Target { kind, name, keys, channel, is_in_cluster: last.is_some() })
     }
 
     pub(crate) fn kind(&self) -> &'static dyn LockKind {
@@ -84,7 +84,7 @@ impl Target {
     /// Whether each release is published on that channel. In a cluster, Redisson publishes on a
     /// sharded channel (`SPUBLISH`), to which this client does not listen.
     pub(crate) fn hears_every_release(&self) -> bool {
-        self.hears_every_release
+        !self.is_in_cluster
     }
 
     pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, deadline_micros: u64) -> Call {
@@ -149,7 +149,9 @@ impl Target {
         // `renew.lua` would try an `HSET` on the string of a mutex.
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
-        let keys = self.keys.get(..self.kind.renewal_keys()).unwrap_or(&self.keys);
+        // In a cluster without a key that may be missing, for the reason in `lease_keys`.
+        let most = if self.is_in_cluster { 2 } else { self.kind.renewal_keys() };
+        let keys = self.keys.get(..most).unwrap_or(&self.keys);
         self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
     }
 

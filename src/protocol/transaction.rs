@@ -1,16 +1,23 @@
 //! Commands that apply only if an owner still has its lock: `WATCH`, a look at the owner, then
 //! `MULTI`, the commands, `EXEC`. Redis drops the transaction if the key changed or expired in
 //! between.
+//!
+//! The key of a weighted lock changes with each renewal of any of its holders, and not when a lease
+//! ends. So there a script looks at the lease and runs the commands (rule 42).
+
+use redis::{ErrorKind, RedisError};
 
 use std::iter;
 
 use crate::base::time::Moment;
 use crate::protocol::inspection::View;
+use crate::protocol::lock_kind::WeightedScripts;
 use crate::protocol::reply::{Ownership, unexpected};
 use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
-use crate::wire::connection::Session;
+use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
+use crate::wire::script::Argument::{self, Bytes, Number};
 use crate::wire::script::Call;
 use crate::wire::{Arg, Pipeline, Value};
 
@@ -66,8 +73,88 @@ pub(crate) fn forbidden_command(pipeline: &Pipeline) -> Option<&[u8]> {
     names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
-/// Runs commands if the owners have all these locks. A failure poisons the session.
+/// The most words of one command that Lua can pass on.
+const MOST_WORDS: usize = 7_000;
+
+/// Runs a user's commands if the owners have all these locks. A weighted lock is not among several.
 pub(crate) fn apply(
+    session: &mut dyn Session,
+    locks: &[(&Target, &[u8])],
+    pipeline: &Pipeline,
+    deadline: Moment,
+) -> Result<Applied, Failure> {
+    if let [(target, owner)] = locks
+        && let Some(scripts) = target.weighted()
+    {
+        return apply_by_script(session, target, scripts, owner, pipeline, deadline);
+    }
+    let calls = pipeline.cmd_iter().map(Call::of).collect();
+    apply_watching(session, locks, calls, deadline)
+}
+
+fn apply_by_script(
+    session: &mut dyn Session,
+    target: &Target,
+    scripts: &'static WeightedScripts,
+    owner: &[u8],
+    pipeline: &Pipeline,
+    deadline: Moment,
+) -> Result<Applied, Failure> {
+    let word = |arg| match arg {
+        Arg::Simple(word) => word,
+        // Not a word, but the place of a cursor, which only an iterator of the driver fills in.
+        _ => &b"0"[..],
+    };
+    let commands: Vec<Vec<&[u8]>> =
+        pipeline.cmd_iter().map(|cmd| cmd.args_iter().map(word).collect()).collect();
+    if commands.iter().any(|words| words.len() > MOST_WORDS) {
+        let text =
+            "a command of a transaction under a semaphore or a read-write lock has too many words";
+        return Err(Failure::Refused(RedisError::from((ErrorKind::InvalidClientConfig, text))));
+    }
+    // A script declares its keys, and only the server knows which words of a command are keys.
+    let ask = |words: &Vec<&[u8]>| {
+        Call::plain(&[&[&b"COMMAND"[..], b"GETKEYS"], words.as_slice()].concat())
+    };
+    let asks: Vec<Call> = commands.iter().map(ask).collect();
+    let mut keys = vec![target.key().to_vec()];
+    // All replies are read, or the next user of the connection would get those that are left.
+    let replies = session.call_all(&asks, deadline);
+    for found in replies.into_iter().map(keys_of).collect::<Vec<_>>() {
+        keys.extend(found?);
+    }
+
+    let counted = |words: &Vec<&'_ [u8]>| Number(words.len() as u64);
+    let words = commands.iter().flat_map(|words| {
+        std::iter::once(counted(words)).chain(words.iter().map(|word| Bytes(word)))
+    });
+    let arguments: Vec<Argument<'_>> = std::iter::once(Bytes(owner)).chain(words).collect();
+    match session.call(&scripts.transaction.call(&keys, arguments), deadline)?.value {
+        Value::Int(0) => Ok(Applied::NotOwned(0, Ownership::Gone)),
+        Value::Array(replies) if replies.len() == commands.len() => Ok(Applied::Done(replies)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The keys of a command, as the server tells them. A command that it does not know, or not in this form, is
+/// refused, and with it all the others.
+fn keys_of(reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
+    match reply {
+        Ok(Reply { value: Value::Array(keys), .. }) => {
+            let key = |key| match key {
+                Value::BulkString(key) => Ok(key),
+                other => Err(unexpected(&other)),
+            };
+            keys.into_iter().map(key).collect()
+        }
+        Ok(Reply { value, .. }) => Err(unexpected(&value)),
+        Err(failure) if failure.is_without_keys() => Ok(Vec::new()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Runs commands if the owners have all these locks. A failure poisons the session.
+fn apply_watching(
     session: &mut dyn Session,
     locks: &[(&Target, &[u8])],
     calls: Vec<Call>,
@@ -168,7 +255,7 @@ pub(crate) fn release(
         let (token, keep) = (token.to_string(), fence(request.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
-    match apply(session, &[(target, request.owner)], calls, deadline)? {
+    match apply_watching(session, &[(target, request.owner)], calls, deadline)? {
         Applied::Done(replies) => match replies.first() {
             Some(Value::Int(1)) => Ok(Ownership::Owned),
             Some(Value::Int(0)) => Ok(Ownership::Gone),

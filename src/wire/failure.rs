@@ -268,6 +268,13 @@ impl Failure {
         matches!(self, Failure::Refused(error) if error.code() == Some("OOM"))
     }
 
+    /// Whether the command whose keys were asked for has none.
+    pub(crate) fn is_without_keys(&self) -> bool {
+        let text =
+            |error: &RedisError| error.detail().is_some_and(|it| it.contains("no key arguments"));
+        matches!(self, Failure::Refused(error) if text(error))
+    }
+
     /// Whether the server denied the command to this user, or rejected the user.
     pub(crate) fn is_denied_here(&self) -> bool {
         self.error().is_some_and(is_denial)

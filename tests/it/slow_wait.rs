@@ -159,3 +159,31 @@ fn wait_that_goes_on_as_acquirer_is_logged_once() {
         assert!(second.join().unwrap());
     });
 }
+
+#[test]
+fn wait_for_a_permit_of_twelve_seconds_logs_one_line() {
+    let server = Memory::standing_still();
+    lines("slow-gpu");
+    let builder = |label: &str| LockClient::builder("redis://memory").label(label);
+    let [farm, other] = ["farm", "other"].map(|label| server.connect(builder(label)).unwrap());
+    let gpus = farm.semaphore("slow-gpu", 2).unwrap();
+    let held = gpus.acquire_many(2).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| other.semaphore("slow-gpu", 2).unwrap().acquire().map(drop));
+        until("it stands in the line", || {
+            server.advance(SECOND / 1_000);
+            gpus.inspect().unwrap().waiting() == Some(1)
+        });
+        (0..20).for_each(|_| server.advance(SECOND));
+        let told = lines("slow-gpu");
+        let [line] = &told[..] else { panic!("{told:#?}") };
+        let parts = ["at place 1 of the queue; held by farm, process ", "its lease ends in "];
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        held.release().unwrap();
+        until("it is served", || {
+            server.advance(SECOND);
+            waits.is_finished()
+        });
+        waits.join().unwrap().unwrap();
+    });
+}

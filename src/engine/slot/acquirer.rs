@@ -45,6 +45,8 @@ pub(super) struct Acquirer {
     /// What it asks for, while it stands in the queue of Redis for a lock that several may hold. Apart, so
     /// that a slot without a waiter is small.
     pub(super) queued: Option<Box<LockOptions>>,
+    /// Whether Redis has replied since it last asked, and it goes on waiting: a lease may be passed on to it.
+    pub(super) rests: bool,
     /// The lease of another thread that was passed on to this one while it waited.
     pub(super) passed: Option<Arc<HeldLease>>,
     /// Whether it should ask again at once.
@@ -66,6 +68,7 @@ impl Acquirer {
             asked_at,
             grant: None,
             queued: None,
+            rests: false,
             passed: None,
             retry_now: false,
             cancelled: false,
@@ -80,7 +83,8 @@ impl Acquirer {
         // about the thread begins anew: `cancel_waits` ended the wait of the thread before it, not this one.
         // A reply that is not older than a heartbeat is as good as one to this thread.
         let held_elsewhere = is_fresh && self.held_elsewhere;
-        Acquirer { waits: true, held_elsewhere, asked_at: None, cancelled: false, ..self }
+        let rests = is_fresh && self.passed.is_none();
+        Acquirer { waits: true, held_elsewhere, rests, asked_at: None, cancelled: false, ..self }
     }
 
     /// Another attempt of the same thread.
@@ -90,18 +94,39 @@ impl Acquirer {
         self.grant = None;
         self.evicted = false;
         self.queued = None;
+        self.rests = false;
         self.demand = Demand::default();
+    }
+
+    /// Whether it waits for the reply to its first request. Until then it has no place that others must not
+    /// overtake.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.held_elsewhere && self.asked_at.is_some()
     }
 
     /// What a lease that is passed on to it must have been asked for. `None` unless it waits in the queue, and
     /// no reply or message is about to bring it another.
     pub(super) fn inherits(&self) -> Option<&LockOptions> {
-        let is_free = self.held_elsewhere
-            && self.asked_at.is_none()
-            && self.grant.is_none()
-            && self.passed.is_none()
-            && !self.cancelled;
+        let is_free = self.rests && self.grant.is_none() && !self.cancelled;
         self.queued.as_deref().filter(|_| is_free)
+    }
+
+    /// Another thread passes its lease on to it.
+    pub(super) fn inherit(&mut self, lease: Arc<HeldLease>) {
+        self.passed = Some(lease);
+        self.rests = false;
+    }
+
+    /// Takes the lease that was passed on to it. From now on it gets none until Redis has replied again: it is
+    /// about to ask, or has another, or gives up, and nobody would have that lease.
+    pub(super) fn take_passed(&mut self) -> Option<Arc<HeldLease>> {
+        self.rests = false;
+        self.passed.take()
+    }
+
+    /// Whether its thread waits: one that a lease was passed on to has what it waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waits && self.passed.is_none()
     }
 
     /// Whether a reply that there is not enough left for it holds for this request too.

@@ -292,7 +292,7 @@ impl Runner {
                     Ok(OwnershipReply {
                         ownership: taken_by_wrong_type(failure)?,
                         sent: now,
-                        waiters: 0,
+                        waiters: None,
                     })
                 };
                 reply[number] = Some(outcome.or_else(refused));

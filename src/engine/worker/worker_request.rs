@@ -91,7 +91,7 @@ impl WorkerRequest {
                 WorkerRequest::Renew(slot, lease),
                 Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }),
             ) => {
-                if waiters > 0 {
+                if let Some(waiters @ 1..) = waiters {
                     Arc::clone(&slot).counted(&lease, waiters);
                 }
                 // Whether this still counts the lease decides: it may have ended, or been released, since

@@ -5,10 +5,9 @@ mod permit;
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
-use crate::base::inspection::Holder;
 use crate::base::share::Share;
 use crate::engine::slot::WaitLimit;
-use crate::kind::method::every_kind_methods;
+use crate::kind::method::{every_kind_methods, shared_methods};
 use crate::kind::{Handle, Part};
 
 pub use permit::Permit;
@@ -61,6 +60,7 @@ pub(crate) const HIGHEST_LIMIT: u32 = i32::MAX as u32;
 pub struct Semaphore(Handle);
 
 every_kind_methods!(Semaphore, "let lock = client.semaphore(\"orders:42\", 4)?;");
+shared_methods!(Semaphore, "let lock = client.semaphore(\"orders:42\", 4)?;");
 
 impl Semaphore {
     /// Waits for one permit without limit, and takes it.
@@ -301,38 +301,5 @@ impl Semaphore {
             return Err(Error::config("limit", permits, right).of(self.0.name()));
         }
         self.0.resize(permits, self.declared())
-    }
-
-    /// Asks Redis who holds permits at this moment; the first thousand holders.
-    ///
-    /// # Errors
-    ///
-    /// The same as for [`available`](Semaphore::available).
-    ///
-    /// ```
-    /// # fn demo(gpus: &leasehold::Semaphore) -> leasehold::Result<()> {
-    /// for holder in gpus.holders()? {
-    ///     println!("{holder} has GPUs {:?}", holder.slots());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn holders(&self) -> Result<Vec<Holder>> {
-        Ok(self.inspect()?.holders)
-    }
-
-    /// Who was in the way when this thread's last call for a permit went without it: the holder whose lease ends
-    /// first. No I/O.
-    ///
-    /// ```
-    /// # fn demo(gpus: &leasehold::Semaphore) -> leasehold::Result<()> {
-    /// if gpus.try_acquire()?.is_none() {
-    ///     println!("in the way: {:?}", gpus.last_blocker());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn last_blocker(&self) -> Option<Holder> {
-        self.0.last_blocker()
     }
 }

@@ -1,11 +1,12 @@
 -- Lengthens the lease of a holder; never shortens it (rule 14), and makes none that is not there (rule 25). Stands
 -- after token.lua.
 --
--- KEYS  1 the lock   2 its fence   3 the line
+-- KEYS  1 the lock   2 its fence   3 the line, and not in a cluster: while the slot is being moved, its node would
+--       refuse the script if one of the keys is missing
 -- ARGV  1 the attempt   2 the time to live from now, ms   3 0: no hold count is shown
 --       4 time to live of the fence, ms
 -- Returns 1 it lives at least that long      {1, n} besides, n wait, where an exceeded limit counts as one who
---         waits (rules 34, 39)
+--         waits (rules 34, 39), or -1: it is not known
 --         0 it does not hold any more
 --
 -- Nobody is purged or served here. PEXPIRE comes first, as it is never refused when memory is full: a first ZADD
@@ -18,6 +19,9 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
 redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
 redis.call('ZADD', KEYS[1], 'XX', 'GT', text(now + 1000 * ARGV[2]), ARGV[1])
+if not KEYS[3] then
+  return {1, -1}
+end
 local waiters = tonumber(redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')) or 0 -- a line of another type has none
 if tonumber(known[3]) > tonumber(known[2]) then
   waiters = waiters + 1 -- more than those who wait, as they may be the ones of this client

@@ -27,7 +27,8 @@ end
 
 -- Tells holders that somebody waits, or that they hold more than the limit (rule 34). All of them would be too many.
 local function tell_holders()
-  local waiters = math.max(1, redis.call('ZCARD', KEYS[3]))
+  -- As in renew.lua: those who wait may be the ones of the holder's own client.
+  local waiters = redis.call('ZCARD', KEYS[3]) + (used > limit and 1 or 0)
   for _, attempt in ipairs(redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', '32')) do
     local channel, number = listener(attempt)
     if channel and attempt ~= me then

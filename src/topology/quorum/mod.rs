@@ -258,7 +258,7 @@ impl Protocol for Quorum {
                     told.or(Ok(OwnershipReply {
                         ownership: Ownership::Gone,
                         sent: self.clock.now(),
-                        waiters: 0,
+                        waiters: None,
                     }))
                 }
             })

@@ -118,7 +118,7 @@ impl Quorum {
             }
         }
         match tally.ownership(self.rules.need, self.nodes.len()) {
-            Some(ownership) => Ok(OwnershipReply { ownership, sent: first, waiters: 0 }),
+            Some(ownership) => Ok(OwnershipReply { ownership, sent: first, waiters: None }),
             None => {
                 let unknown = is_open(node_replies, number) || has_run(node_replies, number);
                 Err(self.no_majority_on(node_replies, number, unknown))

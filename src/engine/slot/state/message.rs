@@ -57,10 +57,12 @@ impl SlotState {
 
     /// How many of those who wait in the queue of Redis are other processes.
     fn elsewhere(&self, waiters: u32) -> u32 {
-        // This process has one place for all its threads. It may not be among those that were counted: then
-        // one other is missed, until its next heartbeat or until passing on ends.
-        let is_own = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.queued.is_some());
-        waiters.saturating_sub(u32::from(is_own))
+        // This process has one place for all its threads. The message that its own join caused may come before
+        // the reply. Where it was not counted, one other is missed until its next heartbeat.
+        let is_own = self.acquirer.as_ref().is_some_and(|acquirer| {
+            acquirer.waits && (acquirer.queued.is_some() || acquirer.asked_at.is_some())
+        });
+        waiters.saturating_sub(u32::from(self.overlaps && is_own))
     }
 
     /// A message reports that this attempt was evicted. Returns the lease in doubt; the worker asks Redis

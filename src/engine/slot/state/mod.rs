@@ -34,6 +34,10 @@
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
+//! Where holds may overlap, there may be an acquirer beside holders, and it is the first thread that waits: a lease
+//! is passed on to it. Its place in the queue of Redis then goes to the next thread, which rests until a heartbeat is
+//! due. While it waits for its first reply, the first thread of the queue gets the lease.
+//!
 //! A thread that makes one attempt does not wait for a holder. It does wait for the acquirer's first
 //! reply, for a fresh reply, or for a release under way: before that it could not tell a holder from an
 //! outage.
@@ -165,7 +169,11 @@ impl SlotState {
     /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
-        // Where holds may overlap, several leases may linger, and none is in this thread's way.
+        // Where holds may overlap, several leases may linger, and none is in this thread's way. A thread that
+        // waits for more than one of them has is not overtaken.
+        if self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits) {
+            return None;
+        }
         let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers());
         let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
             HoldState::Lingering { lease, .. } => {
@@ -275,6 +283,7 @@ impl SlotState {
                 acquirer.queued = queued.copied().map(Box::new);
             }
             acquirer.held_elsewhere = true;
+            acquirer.rests = acquirer.queued.is_some();
             acquirer.blocker = blocker;
             acquirer.asked_at = None;
             if acquirer.waits {
@@ -307,7 +316,7 @@ impl SlotState {
     /// acquirer asks Redis now.
     pub(super) fn take_received(&mut self, asks: bool, now: Moment) -> Option<Received> {
         let acquirer = self.acquirer.as_mut()?;
-        let lease = acquirer.passed.take().map(Received::Lease);
+        let lease = acquirer.take_passed().map(Received::Lease);
         let received = lease.or_else(|| acquirer.grant.take().map(Received::Grant));
         if received.is_none() && asks {
             // The first request without a reply counts: each repetition would otherwise begin the silence
@@ -319,7 +328,7 @@ impl SlotState {
 
     /// Takes the lease that was passed on to the acquirer, if one was.
     pub(super) fn take_passed(&mut self) -> Option<Arc<HeldLease>> {
-        self.acquirer.as_mut()?.passed.take()
+        self.acquirer.as_mut()?.take_passed()
     }
 
     /// The acquirer has the lease now, unless the client is closing. `waiters` is how many wait in other
@@ -460,13 +469,15 @@ impl SlotState {
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
-        let Some(acquirer) = &mut self.acquirer else { return waiting };
+        // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
+        let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.passed.is_none());
+        let Some(acquirer) = acquirer else { return waiting };
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
-        waiting + usize::from(acquirer.waits)
+        waiting + usize::from(acquirer.is_waiting())
     }
 
     /// Whether the acquirer has a reason to go on pausing.
@@ -475,10 +486,7 @@ impl SlotState {
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        // A lease that was passed on to it is a hold, which is not undone.
-        self.acquirer
-            .as_ref()
-            .is_some_and(|acquirer| acquirer.cancelled && acquirer.passed.is_none())
+        self.acquirer.as_ref().is_some_and(|acquirer| acquirer.cancelled)
     }
 
     /// The acquirer is about to ask after a pause, which is the retry that a message requested.
@@ -518,7 +526,7 @@ impl SlotState {
         // The maximum and not the sum: each holder counts the same waiters.
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         // Beside a holder there is an acquirer only where holds may overlap.
-        let acquirer = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits);
+        let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
         self.queue.len() + usize::from(acquirer) + remote.unwrap_or(0) as usize
     }
 }

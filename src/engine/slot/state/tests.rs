@@ -1,10 +1,13 @@
 //! The state machine alone: no thread, no server, and a clock that stands still.
 
+mod overlap;
+
 use super::unlock::Unlocked;
 use super::*;
 use crate::base::name::Name;
 use crate::base::option::Lease;
 use crate::base::option::LockOptions;
+use crate::base::share::Slots;
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
@@ -24,9 +27,13 @@ struct Bench {
     closing: bool,
     now: Moment,
     options: LockOptions,
+    /// Of the next grant.
+    slots: Slots,
     number: u64,
     /// Whether a thread acquires.
     acquires: bool,
+    /// How long the last thread that took a place over was told to pause.
+    paused: Option<Duration>,
     /// When the worker has an entry for the slot.
     entry: Moment,
     held: Vec<Arc<HeldLease>>,
@@ -46,8 +53,10 @@ impl Bench {
             now,
             options: LockOptions::new().lease(Lease::renewed(SECOND * 30)).linger(SECOND),
             clock,
+            slots: None,
             number: 0,
             acquires: false,
+            paused: None,
             entry: Moment::FAR,
             held: Vec::new(),
             releasing: Vec::new(),
@@ -78,13 +87,19 @@ impl Bench {
 
     fn told(&mut self, admission: Admission) {
         match admission {
-            Admission::Acquire { .. } | Admission::TakeOver(..) => {
-                assert!(!self.acquires, "two threads acquire");
-                self.acquires = true;
+            Admission::Acquire { .. } => self.begin_to_acquire(),
+            Admission::TakeOver(_, pause) => {
+                self.paused = Some(pause);
+                self.begin_to_acquire();
             }
             Admission::Held(lease) => self.held.push(lease),
             Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
         }
+    }
+
+    fn begin_to_acquire(&mut self) {
+        assert!(!self.acquires, "two threads acquire");
+        self.acquires = true;
     }
 
     /// A thread enters. Returns its admission, if that comes at once.
@@ -124,7 +139,7 @@ impl Bench {
             sent: now,
             server_time: (1_000_000, now),
             settled: Moment::PAST,
-            slots: None,
+            slots: self.slots.clone(),
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let lease = HeldLease::new(Arc::clone(&self.target), clock, grant, self.options);
@@ -151,9 +166,35 @@ impl Bench {
         self.transition(|state, step| state.remove(lease, step));
     }
 
-    fn stop(&mut self) {
+    /// Redis replies that the lock is held, and the acquirer stands in the queue where it may.
+    fn queue(&mut self) {
+        let options = self.state.overlaps.then_some(self.options);
+        self.transition(|state, step| state.held_elsewhere(None, options.as_ref(), step));
+    }
+
+    /// The acquirer ends: with a lease that was passed on to it, or without. Returns which.
+    fn stop(&mut self) -> bool {
+        let now = self.now;
+        let received = self.transition(|state, _| state.take_received(false, now));
+        let has_lease = match received {
+            Some(Received::Lease(lease)) => {
+                self.held.push(lease);
+                true
+            }
+            _ => false,
+        };
+        let queued = self.state.acquirer.as_ref().is_some_and(|acquirer| acquirer.queued.is_some());
+        let attempt = Attempt {
+            owner: Arc::from(*b"owner"),
+            options: self.options,
+            settled: Moment::PAST,
+            unknown: false,
+            queued,
+            spent: false,
+        };
         self.acquires = false;
-        self.transition(|state, step| state.stop_acquiring(None, step));
+        self.transition(|state, step| state.stop_acquiring(Some(attempt), step));
+        has_lease
     }
 
     fn end_linger(&mut self) -> bool {
@@ -161,6 +202,11 @@ impl Bench {
         let is_ended = ended.is_some();
         self.releasing.extend(ended);
         is_ended
+    }
+
+    /// Whether a lease was passed on to the acquirer, which has not looked yet.
+    fn is_passed(&self) -> bool {
+        self.state.acquirer.as_ref().is_some_and(|acquirer| acquirer.passed.is_some())
     }
 
     fn is_watched(&self) -> bool {
@@ -172,7 +218,9 @@ impl Bench {
         let state = &self.state;
         assert_eq!(state.acquirer.is_some(), self.acquires);
         assert_eq!(state.queue.len(), self.waiting.len());
-        assert_eq!(state.holders.iter().filter(|holder| holder.is_held()).count(), self.held.len());
+        let passed = state.acquirer.iter().filter(|acquirer| acquirer.passed.is_some()).count();
+        let held = state.holders.iter().filter(|holder| holder.is_held()).count();
+        assert_eq!(held, self.held.len() + passed);
         if !state.overlaps {
             assert!(state.holders.len() <= 1, "two holders of an exclusive lock");
             assert!(state.holders.is_empty() || !self.acquires, "acquired while held here");
@@ -402,11 +450,10 @@ fn random_events_keep_the_invariants() {
             match random.u8(0..10) {
                 0 | 1 => _ = bench.enter(ALWAYS),
                 2 => _ = bench.enter(WaitLimit::TryOnce),
-                3 if bench.acquires => bench.grant(),
-                4 if bench.acquires => bench.stop(),
-                5 if bench.acquires => {
-                    bench.transition(|state, step| state.held_elsewhere(None, None, step));
-                }
+                // A thread that got a lease passed on asks for no other.
+                3 if bench.acquires && !bench.is_passed() => bench.grant(),
+                4 if bench.acquires => _ = bench.stop(),
+                5 if bench.acquires => bench.queue(),
                 6 if !bench.held.is_empty() => _ = bench.unlock(),
                 7 if !bench.releasing.is_empty() => {
                     let lease = bench.releasing.remove(0);
@@ -438,7 +485,7 @@ fn random_events_keep_the_invariants() {
         bench.hears = false;
         for _ in 0..200 {
             if bench.acquires {
-                bench.stop();
+                _ = bench.stop();
             } else if !bench.held.is_empty() {
                 _ = bench.unlock();
             } else if let Some(lease) = bench.releasing.pop() {
@@ -498,7 +545,7 @@ fn transitions_match_the_list() {
                     "granted"
                 }
                 4 if bench.acquires => {
-                    bench.stop();
+                    _ = bench.stop();
                     "the thread gives up"
                 }
                 5 if bench.acquires => {

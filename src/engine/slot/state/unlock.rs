@@ -6,6 +6,7 @@ use crate::base::option::WaitKind;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::HeldLease;
+use crate::engine::slot::acquirer::Acquirer;
 use crate::engine::slot::fairness::PASS_ON_WHILE_LISTENED;
 use crate::engine::slot::holder::{HoldState, KeepAlive, SlotHolder};
 use crate::engine::slot::state::SlotState;
@@ -43,22 +44,23 @@ impl SlotState {
             // nothing for a value that is not the owner.
             return Unlocked::Releasing;
         };
-        if self.overlaps {
-            if let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
-                && let Some(acquirer) = &mut self.acquirer
-            {
-                self.holders[index].pass_on(&successor, step.now);
-                acquirer.passed = Some(Arc::clone(&successor));
-                step.wakes_acquirer = true;
-                self.schedule_check(&successor, step);
-                return Unlocked::ToThread;
-            }
+        if self.overlaps
+            && let Some(successor) = self.successor_of_acquirer(&self.holders[index], lease, step)
+            && let Some(acquirer) = &mut self.acquirer
+        {
+            self.holders[index].pass_on(&successor, step.now);
+            acquirer.inherit(Arc::clone(&successor));
+            step.wakes_acquirer = true;
+            self.schedule_check(&successor, step);
+            return Unlocked::ToThread;
         }
         let holder = &self.holders[index];
         // The thread leaves the queue only once it has its lease: without one it keeps its place, and
         // acquires after the release. Only the first is asked, so that none overtakes it.
-        let next =
-            self.queue.front().filter(|_| !self.overlaps && self.may_pass(holder, lease, step));
+        let next = self.queue.front().filter(|_| {
+            self.acquirer.as_ref().is_none_or(Acquirer::is_asking)
+                && self.may_pass(holder, lease, step)
+        });
         if let Some(successor) =
             next.and_then(|next| lease.successor(&next.request.options, step.now))
             && let Some(next) = self.queue.pop_front()
@@ -97,10 +99,7 @@ impl SlotState {
         step: &Step,
     ) -> Option<Arc<HeldLease>> {
         let options = self.acquirer.as_ref()?.inherits()?;
-        // Not past those who wait elsewhere: with several holders their turn comes more often, and each
-        // lease that is kept from them would cost them one.
-        let may_pass = !holder.demand.wanted && step.hears && self.may_pass(holder, lease, step);
-        may_pass.then(|| lease.successor(options, step.now))?
+        self.may_pass(holder, lease, step).then(|| lease.successor(options, step.now))?
     }
 
     /// Whether the lease may be passed on. This is bounded in number and time while another process
@@ -115,7 +114,13 @@ impl SlotState {
         let options = &lease.terms.options;
         // Only waiters in the queue send messages, and only a client that listens receives them.
         let hears = options.wait_kind() == WaitKind::Queue && step.hears;
-        if holder.demand.wanted || !hears {
+        let is_wanted = holder.demand.wanted || !hears;
+        // Not past those who wait elsewhere: with several holders their turn comes more often, and each lease
+        // that is kept from them would cost them one.
+        if self.overlaps && is_wanted {
+            return false;
+        }
+        if is_wanted {
             let most = if self.fairness.has_listeners(step.now) {
                 PASS_ON_WHILE_LISTENED
             } else {

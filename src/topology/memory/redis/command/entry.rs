@@ -38,6 +38,12 @@ impl Command {
     ) -> Command {
         Command { name, arity, access, run }
     }
+
+    /// Whether it takes so many words, with its name.
+    pub(super) fn fits(&self, count: usize) -> bool {
+        let arity = self.arity.unsigned_abs();
+        if self.arity < 0 { count >= arity } else { count == arity }
+    }
 }
 
 pub(crate) fn read_integer(digits: &[u8]) -> Result<i64, ErrorReply> {

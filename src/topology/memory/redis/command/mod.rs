@@ -18,7 +18,8 @@ use entry::{Words, is};
 
 pub(crate) use entry::{Access, Command};
 
-const PUBSUB: &str = "PUBSUB";
+/// The only subcommand of those that have any.
+const SUBCOMMANDS: [(&str, &str); 2] = [("PUBSUB", "NUMSUB"), ("COMMAND", "GETKEYS")];
 
 const TABLES: [&[Command]; 6] = [
     text::COMMANDS,
@@ -46,22 +47,28 @@ pub(crate) fn call(run: &mut Execution, words: &Words) -> CommandResult {
 /// The command that these words call. Checks the name and the number of words.
 pub(crate) fn find(words: &Words) -> Result<&'static Command, ErrorReply> {
     let name = words.first().map_or(&b""[..], Vec::as_slice);
-    let known = TABLES.into_iter().flatten();
-    let command = known
-        .into_iter()
-        .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
-        .ok_or_else(|| ErrorReply::unknown("command", name))?;
-    let (count, arity) = (words.len(), command.arity.unsigned_abs());
-    let fits = if command.arity < 0 { count >= arity } else { count == arity };
-    if !fits {
+    let command = named(name)?;
+    if !command.fits(words.len()) {
         return Err(ErrorReply::arity(name));
     }
     // Redis looks up a subcommand like a command. Checked here, so that a transaction refuses it
     // when it is queued.
-    if command.name == PUBSUB && !is(&words[1], "NUMSUB") {
-        return Err(ErrorReply::unknown("subcommand of PUBSUB", &words[1]));
+    for (with, subcommand) in SUBCOMMANDS {
+        let given = words.get(1).map_or(&b""[..], Vec::as_slice);
+        if command.name == with && !is(given, subcommand) {
+            return Err(ErrorReply::unknown(&format!("subcommand of {with}"), given));
+        }
     }
     Ok(command)
+}
+
+/// The command of this name.
+fn named(name: &[u8]) -> Result<&'static Command, ErrorReply> {
+    let known = TABLES.into_iter().flatten();
+    known
+        .into_iter()
+        .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+        .ok_or_else(|| ErrorReply::unknown("command", name))
 }
 
 /// The name, the arity and the access of each command.

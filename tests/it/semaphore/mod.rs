@@ -1,15 +1,40 @@
 //! Semaphores on a real server: limits, slots, order, resize.
+//!
+//! | module | what its tests are about |
+//! | --- | --- |
+//! | `hold` | what a permit is while it is held, and how it is lost |
+//! | `limit` | what is asked for, declared and in force |
+//! | `order` | who gets permits, and who waits |
+//! | `pass` | permits that pass between threads of a process, and what all that costs |
+//! | `process` | several processes |
+
+mod hold;
+mod limit;
+mod order;
+mod pass;
+mod process;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{LockClient, LockOptions, Permit};
+use leasehold::redis::{Pipeline, Value};
+use leasehold::{Permit, Semaphore};
 
-use crate::common::open;
+use crate::common::{open, until};
 use leasehold_support::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Waits until so many processes stand in the line.
+#[track_caller]
+fn in_line(gpus: &Semaphore, count: usize) {
+    until("they stand in the line", || gpus.inspect().unwrap().waiting() == Some(count));
+}
+
+fn take(gpus: &Semaphore, count: usize) -> Vec<Permit> {
+    (0..count).map(|_| gpus.acquire().unwrap()).collect()
+}
 
 #[test]
 fn permits_have_the_lowest_free_slots() {
@@ -37,9 +62,7 @@ fn waiter_gets_the_permit_of_a_released_one() {
         (permit.slot(), permit.fencing_token())
     });
     let gpus = here.semaphore("gpu", 1).unwrap();
-    while gpus.inspect().unwrap().waiting() != Some(1) {
-        thread::yield_now();
-    }
+    in_line(&gpus, 1);
     let token = held.fencing_token();
     held.release().unwrap();
     let (slot, later) = waits.join().unwrap();
@@ -70,9 +93,7 @@ fn resize_grants_waiters_and_refuses_those_above_it() {
         let gpus = other.semaphore("gpu", 4).unwrap();
         sender.send(gpus.acquire_many(3).map(|permit| permit.slots().to_vec())).unwrap();
     });
-    while gpus.inspect().unwrap().waiting() != Some(1) {
-        thread::yield_now();
-    }
+    in_line(&gpus, 1);
     gpus.resize(2).unwrap();
     let error = outcomes.recv_timeout(5 * SECOND).unwrap().unwrap_err();
     assert!(error.is_config() && error.to_string().contains("limit in force"), "{error}");
@@ -86,23 +107,56 @@ fn resize_grants_waiters_and_refuses_those_above_it() {
 #[test]
 fn permits_pass_between_threads_without_commands() {
     let server = Server::start().unwrap();
-    let client = LockClient::builder(server.url()).build().unwrap();
-    let gpus = client.semaphore("gpu", 1).unwrap();
-    let options = LockOptions::new().local_handoffs(1_000_000);
-    let held = client.semaphore_with("gpu", 1, options).unwrap();
-    let first = held.acquire().unwrap();
-    let waiters: Vec<_> = (0..3)
+    let client = open(&server);
+    let gpus = client.semaphore("gpu", 2).unwrap();
+    let held: Vec<Permit> = (0..2).map(|_| gpus.acquire().unwrap()).collect();
+    let threads: Vec<_> = (0..8)
         .map(|_| {
-            let gpus = held.clone();
-            thread::spawn(move || gpus.acquire().unwrap().fencing_token())
+            let gpus = gpus.clone();
+            thread::spawn(move || {
+                for _ in 0..20 {
+                    drop(gpus.acquire().unwrap());
+                }
+            })
         })
         .collect();
-    while first.waiters() < 3 {
+    while held[0].waiters() < 8 {
         thread::yield_now();
     }
-    let token = first.fencing_token();
-    first.release().unwrap();
-    let tokens: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
-    assert!(tokens.iter().all(|later| *later > token), "{tokens:?}");
-    assert_eq!(gpus.available().unwrap(), 1);
+    server.reset_stats();
+    drop(held);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let sent = server.command_calls(&["evalsha", "eval"]);
+    assert!(sent < 160 / 2, "{sent} requests for 160 permits");
+    assert_eq!(gpus.available().unwrap(), 2);
+}
+
+#[test]
+fn transaction_applies_while_held_and_not_after() {
+    let server = Server::start().unwrap();
+    let client = open(&server);
+    let gpus = client.semaphore("gpu", 2).unwrap();
+    let (permit, _other) = (gpus.acquire().unwrap(), gpus.acquire().unwrap());
+    let replies = permit
+        .transaction(|pipe| {
+            pipe.cmd("SET").arg("stock").arg(41).cmd("INCR").arg("stock").cmd("PING");
+            pipe.cmd("RPUSH").arg("stock").arg("x");
+        })
+        .unwrap();
+    assert_eq!(replies[..3], [Value::Okay, Value::Int(42), Value::SimpleString("PONG".into())]);
+    assert!(matches!(replies[3], Value::ServerError(_)), "{replies:?}");
+    for odd in [&["NOSUCH", "x"][..], &["SET", "stock"]] {
+        let add = |pipe: &mut Pipeline| {
+            pipe.cmd("DEL").arg("stock").cmd(odd[0]).arg(odd[1]);
+        };
+        assert!(permit.transaction(add).unwrap_err().is_refused());
+    }
+    let holders = gpus.holders().unwrap();
+    let mine = holders.iter().find(|holder| holder.slots() == permit.slots()).unwrap();
+    assert!(gpus.force_release(mine).unwrap() && !gpus.force_release(mine).unwrap());
+    let error = permit.transaction(|pipe| _ = pipe.cmd("DEL").arg("stock")).unwrap_err();
+    assert!(error.is_lost() && permit.check().unwrap_err().is_lost());
+    let stock: u64 =
+        leasehold::redis::cmd("GET").arg("stock").query(&mut server.connection()).unwrap();
+    assert_eq!(stock, 42);
 }

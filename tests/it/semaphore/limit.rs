@@ -1,0 +1,152 @@
+//! What is asked for, declared and in force.
+
+use std::thread;
+
+use leasehold::{LockClient, LockOptions, Wait};
+
+use super::{in_line, take};
+use crate::common::queue::listens;
+use crate::common::{ask, ms, names, open, server, until};
+
+#[test]
+fn impossible_numbers_are_rejected_before_any_request() {
+    // Nobody listens there.
+    let client = LockClient::builder("redis://127.0.0.1:1").build().unwrap();
+    for permits in [0, 1 << 31, u32::MAX] {
+        let error = client.semaphore("gpu", permits).unwrap_err();
+        names(&error, ["permits", &permits.to_string(), "1 to 2147483647"]);
+    }
+    let gpus = client.semaphore("gpu", 4).unwrap();
+    for count in [0, 5, u32::MAX] {
+        for error in [
+            gpus.acquire_many(count).unwrap_err(),
+            gpus.try_acquire_many(count).unwrap_err(),
+            gpus.try_acquire_many_for(count, ms(10)).unwrap_err(),
+        ] {
+            names(&error, ["permits", &count.to_string(), "1 to 4"]);
+        }
+    }
+    let many = client.semaphore("gpu", 5_000).unwrap();
+    names(&many.acquire_many(1_001).unwrap_err(), ["permits", "1001", "1 to 1000"]);
+    names(&gpus.resize(1 << 31).unwrap_err(), ["limit", "2147483648", "at most"]);
+    let watched = LockOptions::new().wait(Wait::spin()).release(leasehold::Release::watch());
+    assert!(client.semaphore_with("gpu", 4, watched).unwrap_err().is_config());
+    let notified = LockOptions::new().wait(Wait::notify());
+    assert!(client.semaphore_with("gpu", 4, notified).unwrap_err().is_config());
+}
+
+#[test]
+fn thousand_permits_are_taken_and_given_back_at_once() {
+    let server = server();
+    let many = open(&server).semaphore("many", 2_000).unwrap();
+    let first = many.acquire_many(1_000).unwrap();
+    let second = many.acquire_many(1_000).unwrap();
+    assert_eq!(second.slots(), (1_000..2_000).collect::<Vec<_>>());
+    assert_eq!(many.available().unwrap(), 0);
+    first.release().unwrap();
+    assert_eq!(many.try_acquire().unwrap().unwrap().slot(), 0);
+    second.release().unwrap();
+    assert_eq!(many.available().unwrap(), 2_000);
+}
+
+#[test]
+fn key_of_another_kind_is_an_error_and_not_touched() {
+    let server = server();
+    let client = open(&server);
+    let (gpus, mutex) = (client.semaphore("x", 4).unwrap(), client.mutex("x").unwrap());
+    let reentrant = client.reentrant("x").unwrap();
+    let guard = mutex.lock().unwrap();
+    assert!(gpus.acquire().unwrap_err().is_wrong_type());
+    assert!(gpus.try_acquire().unwrap_err().is_wrong_type());
+    assert!(gpus.inspect().unwrap_err().is_wrong_type());
+    assert!(gpus.resize(3).unwrap_err().is_wrong_type());
+    guard.check().unwrap();
+    guard.release().unwrap();
+    let permit = gpus.acquire().unwrap();
+    assert!(mutex.lock().unwrap_err().is_wrong_type());
+    assert!(reentrant.try_lock().unwrap_err().is_wrong_type());
+    permit.check().unwrap();
+    permit.release().unwrap();
+    assert_eq!(ask::<usize>(&server, &["ZCARD", "{x}:line"]), 0);
+}
+
+/// All but one of the new limit's permits are held, so that nothing fits until enough came back.
+#[test]
+fn smaller_limit_is_in_force_once_enough_came_back() {
+    let server = server();
+    let [here, there] = [(); 2].map(|()| open(&server).semaphore("gpu", 4).unwrap());
+    let mut held = take(&here, 4);
+    here.resize(2).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| there.acquire().unwrap());
+        in_line(&here, 1);
+        for left in [3, 2] {
+            held.remove(0).release().unwrap();
+            assert_eq!((here.available().unwrap(), here.holders().unwrap().len()), (0, left));
+        }
+        assert!(held.iter().map(leasehold::Permit::slot).eq([2, 3]), "they live on");
+        held.remove(0).release().unwrap();
+        assert_eq!(waits.join().unwrap().slot(), 0);
+    });
+    // The declared limit is what other clients go on saying.
+    assert_eq!((there.limit().unwrap(), there.available().unwrap()), (2, 1));
+    here.resize(0).unwrap();
+    assert!(there.acquire().unwrap_err().is_config());
+    here.resize(3).unwrap();
+    assert_eq!(there.acquire().unwrap().slot(), 0);
+}
+
+/// The only one that waits is a thread of the process that holds: its own place in the line would hide that more
+/// is held than the limit.
+#[test]
+fn permits_over_the_limit_are_not_passed_on() {
+    let server = server();
+    let client = open(&server);
+    listens(&server, &client);
+    let options = LockOptions::new().local_handoffs(1_000_000);
+    let gpus = client.semaphore_with("gpu", 2, options).unwrap();
+    let mut held = take(&gpus, 2);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| gpus.acquire().unwrap());
+        in_line(&gpus, 1);
+        gpus.resize(1).unwrap();
+        // The thread, and the one that stands for more held than the limit.
+        until("both holders are told", || held.iter().all(|permit| permit.waiters() == 2));
+        held.pop().unwrap().release().unwrap();
+        assert_eq!(gpus.holders().unwrap().len(), 1, "it was passed on");
+        in_line(&gpus, 1);
+        held.pop().unwrap().release().unwrap();
+        assert_eq!(waits.join().unwrap().slot(), 0);
+    });
+}
+
+#[test]
+fn larger_limit_grants_all_who_fit() {
+    let server = server();
+    let holder = open(&server).semaphore("gpu", 1).unwrap();
+    let _held = holder.acquire().unwrap();
+    thread::scope(|scope| {
+        let waits: Vec<_> = (1..=3)
+            .map(|place| {
+                let gpus = open(&server).semaphore("gpu", 1).unwrap();
+                let waits = scope.spawn(move || gpus.acquire().unwrap());
+                in_line(&holder, place);
+                waits
+            })
+            .collect();
+        holder.resize(4).unwrap();
+        let permits: Vec<_> = waits.into_iter().map(|wait| wait.join().unwrap()).collect();
+        assert_eq!(permits.iter().map(leasehold::Permit::slot).collect::<Vec<_>>(), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn limit_is_forgotten_one_lease_after_the_last_use() {
+    let server = server();
+    let client = open(&server);
+    client.semaphore("gpu", 4).unwrap().acquire().unwrap().release().unwrap();
+    let other = client.semaphore("gpu", 5).unwrap();
+    assert!(other.try_acquire().unwrap_err().is_config());
+    ask::<()>(&server, &["PEXPIRE", "gpu", "1"]);
+    until("it is forgotten", || other.try_acquire().is_ok_and(|permit| permit.is_some()));
+}
