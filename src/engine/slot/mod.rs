@@ -152,12 +152,7 @@ impl Slot {
             }
             EnterOutcome::After(leases, admission) => {
                 self.carry_out(state, &step);
-                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
-                // go first, or the new attempt would find its own process as the holder. What does not
-                // get through within the caller's time is left to the worker.
-                let end = wait_limit.end().unwrap_or(Moment::FAR);
-                let deadline = self.context.exchange_deadline().min(end);
-                leases.iter().for_each(|lease| self.release_now(lease, deadline));
+                leases.iter().for_each(|lease| self.release_lingering(lease, wait_limit));
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
@@ -173,6 +168,37 @@ impl Slot {
         // the end of a release. Both take one exchange at most.
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline, long_wait)
+    }
+
+    /// Enters without waiting for other threads. Returns nothing if it would have to wait.
+    pub(crate) fn try_enter(
+        self: &Arc<Slot>,
+        options: &LockOptions,
+        wait_limit: WaitLimit,
+    ) -> Option<Admission> {
+        let number = self.context.protocol.identity().next_attempt();
+        let request = EnterRequest { options: *options, wait_limit, number };
+        let entered = self.transition(|state, step| {
+            // To yield to others is a wait, too.
+            if state.fairness.yields_at(step.now) { None } else { state.try_enter(&request, step) }
+        })?;
+        match entered {
+            EnterOutcome::Now(admission) => Some(admission),
+            EnterOutcome::After(leases, admission) => {
+                leases.iter().for_each(|lease| self.release_lingering(lease, wait_limit));
+                Some(admission)
+            }
+            EnterOutcome::Wait(_) => None,
+        }
+    }
+
+    /// Releases a lease that lingered, and is in the way of this thread.
+    fn release_lingering(&self, lease: &HeldLease, wait_limit: WaitLimit) {
+        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
+        // goes first, or the new attempt would find its own process as the holder. What does not
+        // get through within the caller's time is left to the worker.
+        let end = wait_limit.end().unwrap_or(Moment::FAR);
+        self.release_now(lease, self.context.exchange_deadline().min(end));
     }
 
     fn wait<'a>(
@@ -312,6 +338,11 @@ impl Slot {
             }
             state.remove(lease, step);
         });
+    }
+
+    /// Whether the wait of the acquirer was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state.lock().is_cancelled()
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.

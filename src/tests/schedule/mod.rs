@@ -26,6 +26,7 @@
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
+//! | `several` | several locks at once |
 //!
 //! Every scenario asserts by its [`world::Witness`] that nobody enters while a valid hold is inside,
 //! and that tokens grow; by its end that every thread has its verdict, that the worker and the
@@ -41,13 +42,22 @@ mod remote;
 mod runner;
 mod scenario;
 mod scheduler;
+mod several;
 mod wait;
 mod world;
 
 use scenario::Scenario;
 
 fn scenarios() -> Vec<Scenario> {
-    [local::SCENARIOS, remote::SCENARIOS, wait::SCENARIOS, loss::SCENARIOS, end::SCENARIOS]
+    let groups = [
+        local::SCENARIOS,
+        remote::SCENARIOS,
+        wait::SCENARIOS,
+        loss::SCENARIOS,
+        end::SCENARIOS,
+        several::SCENARIOS,
+    ];
+    groups
         .into_iter()
         .flat_map(|group| group.iter().map(|&(name, hurry, body)| Scenario { name, hurry, body }))
         .collect()
