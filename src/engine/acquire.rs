@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::share::{ALL, Share};
+use crate::base::share::{ALL, Access, Share};
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
@@ -122,7 +122,16 @@ fn acquire_inner(
             acquire_loop(Attempt::new(slot, options, number), long_wait).start(yield_until)
         }
         Admission::TakeOver(attempt, pause) => acquire_loop(attempt, long_wait).go_on(pause),
-        Admission::Held(lease) => Ok(Some(lease)),
+        Admission::Held(lease) => {
+            if options.access() == Some(Access::Read) {
+                // From now on writers elsewhere should be able to report themselves.
+                slot.context().listen_for_waiters(options);
+            }
+            Ok(Some(lease))
+        }
+        Admission::Ask(lease, number) => {
+            acquire_loop(Attempt::new(slot, options, number), long_wait).ask(lease)
+        }
         Admission::Busy(blocker) => {
             long_wait.blocker = blocker;
             Ok(None)
@@ -165,7 +174,7 @@ fn last_deadline(context: &Context, wait_limit: WaitLimit) -> Moment {
     end.unwrap_or_else(|| context.exchange_deadline())
 }
 
-fn cancelled_error(context: &Context) -> Error {
+pub(crate) fn cancelled_error(context: &Context) -> Error {
     Error::cancelled(if context.is_closing() {
         "the client was closed; build a new one"
     } else {
@@ -266,6 +275,21 @@ impl<'a> AcquireLoop<'a> {
             // expected a pause.
             yield_until => self.run(yield_until.is_none()),
         }
+    }
+
+    /// Asks whether somebody waits for the lock that this thread reads. If so, it lines up like others.
+    fn ask(mut self, lease: Arc<HeldLease>) -> Result<Option<Arc<HeldLease>>> {
+        let holding = Holding::new(self.slot, lease);
+        if let Some(sent) = holding.renew_unless_wanted() {
+            // Nothing was sent for it.
+            self.attempt = None;
+            self.slot.asked(&holding.lease, sent);
+            return Ok(Some(holding.lease));
+        }
+        // The last one of its process gives the entry back. What goes wrong is left to the worker, and does not
+        // concern the attempt.
+        let _ = holding.release();
+        self.run(false)
     }
 
     /// Goes on with the attempt of another thread.

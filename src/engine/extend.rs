@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{SHORTEST, TTL_OF_EXTEND, check_span};
+use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
+use crate::engine::worker::RenewableSlot;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::protocol::reply::{Ownership, OwnershipReply};
@@ -18,10 +20,18 @@ impl Holding {
     pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
         check_span(TTL_OF_EXTEND, ttl)
             .and_then(|()| self.lengthen(ttl))
-            .map(|sent| self.lease.lengthen(sent, ttl))
+            .map(|reply| self.lease.lengthen(reply.sent, ttl))
             // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
             .and_then(|()| self.check_valid())
             .map_err(|error| error.of(self.name()))
+    }
+
+    /// Renews it for all readers of this process, unless others wait or that is not known. Returns when it was sent.
+    pub(super) fn renew_unless_wanted(&self) -> Option<Moment> {
+        let OwnershipReply { sent, waiters, .. } = self.lengthen(self.lease.terms.ttl()).ok()?;
+        Arc::clone(&self.slot).renewed(&self.lease, sent, waiters);
+        self.lease.lengthen(sent, self.lease.terms.ttl());
+        (waiters == Some(0) && self.check_valid().is_ok()).then_some(sent)
     }
 
     /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
@@ -29,7 +39,7 @@ impl Holding {
         let claim = self.check_valid().map(|()| self.lease.is_claim());
         let whole = claim.and_then(|is_claim| {
             if is_claim {
-                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?);
+                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?.sent);
             }
             self.check_valid()
         });
@@ -50,21 +60,21 @@ impl Holding {
             // what was asked for.
             let left = until.since(self.now());
             let ttl = left + drift_allowance(left) * 2;
-            let sent = self.lengthen(ttl).map_err(|error| {
+            let reply = self.lengthen(ttl).map_err(|error| {
                 if !error.is_config() {
                     return error;
                 }
                 let wrong = format_args!("{} is too long", Span(least));
                 Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
             })?;
-            self.lease.lengthen(sent, ttl);
+            self.lease.lengthen(reply.sent, ttl);
         }
         // Last: if the lease could not be made longer, the hold is an ordinary one.
         if self.lease.keep_until(until) { Ok(()) } else { self.check_valid() }
     }
 
-    /// Asks Redis to let a lease live for at least `ttl` from now. Returns when it was asked.
-    fn lengthen(&self, ttl: Duration) -> Result<Moment> {
+    /// Asks Redis to let a lease live for at least `ttl` from now.
+    fn lengthen(&self, ttl: Duration) -> Result<OwnershipReply> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
@@ -95,7 +105,7 @@ impl Holding {
             under_way.keep_pending();
         }
 
-        let OwnershipReply { ownership, sent, .. } = match told {
+        let reply = match told {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
@@ -108,8 +118,8 @@ impl Holding {
             }
         };
 
-        self.check_ownership(ownership)?;
-        Ok(sent)
+        self.check_ownership(reply.ownership)?;
+        Ok(reply)
     }
 
     /// Asks Redis whether the owner still has the lock.

@@ -94,6 +94,10 @@ impl Holding {
             self.slot.release_remainder(&self.lease);
             return Err(self.not_live_error());
         };
+        if self.slot.leave_entry(&self.lease) {
+            self.lease.end();
+            return Ok(None);
+        }
         // The user wants Redis to keep the lock for longer. So no thread gets the lease, and the release is
         // later and in the background.
         if self.lease.is_kept(self.now()) {
@@ -209,8 +213,10 @@ impl Holding {
     /// between, finds the one or the other.
     fn hand_to_worker(&self) {
         self.lease.end();
-        self.slot.release_in_background(&self.lease);
-        self.slot.remove(&self.lease);
+        if !self.slot.leave_entry(&self.lease) {
+            self.slot.release_in_background(&self.lease);
+            self.slot.remove(&self.lease);
+        }
     }
 
     /// Takes a lock from its holder because the client is shut down. Renewals stop before the release, or
@@ -218,8 +224,10 @@ impl Holding {
     /// Returns the loss, which the caller logs when it need not hurry any more.
     pub(super) fn shut_down(&self) -> Option<Loss> {
         let loss = self.lease.lose(LossCause::ShutDown, self.now())?;
-        // Before `lost` frees the slot, for the same reason as above.
-        self.slot.release_in_background(&self.lease);
+        if !self.slot.leave_entry(&self.lease) {
+            // Before `lost` frees the slot, for the same reason as above.
+            self.slot.release_in_background(&self.lease);
+        }
         Arc::clone(&self.slot).lost(&self.lease, loss.clone());
         Some(loss)
     }

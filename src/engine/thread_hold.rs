@@ -52,6 +52,25 @@ impl ThreadHold {
         }
     }
 
+    /// One of the times that the thread holds a read-write lock becomes another.
+    pub(crate) fn recount(&self, before: Option<Access>, after: Access) {
+        if let Some(greater) = self.greater(before) {
+            greater.set(greater.get().saturating_sub(1));
+        }
+        if let Some(greater) = self.greater(Some(after)) {
+            greater.set(greater.get() + 1);
+        }
+    }
+
+    /// The greatest access that one of the guards of a read-write lock needs.
+    pub(crate) fn needs(&self) -> Access {
+        match self.greater.each_ref().map(Cell::get) {
+            [0, 0] => Access::Read,
+            [_, 0] => Access::UpgradableRead,
+            _ => Access::Write,
+        }
+    }
+
     /// Counts one less. Returns whether that was the last, so that the caller releases the lease.
     pub(crate) fn leave(self: &Rc<ThreadHold>, access: Option<Access>) -> bool {
         if let Some(greater) = self.greater(access) {

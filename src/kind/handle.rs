@@ -15,7 +15,7 @@ use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
-use crate::kind::hold::{OwnedHold, ThreadHeld};
+use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::wire::failure::Failure;
@@ -106,7 +106,7 @@ impl Handle {
             && held < Access::Write
             && wanted > Access::Read
         {
-            return Err(self.waits_for_itself(held, wanted));
+            return Err(waits_for_itself(self.name(), held, wanted));
         }
         // No command: the count lives in this thread, and reentry must not fail because Redis
         // is away.
@@ -145,15 +145,6 @@ impl Handle {
         let share = access.map_or(self.options.share, Share::Access);
         let holding = acquire(&self.slot, &self.options.for_share(share), wait_limit)?;
         Ok(holding.map(|holding| ThreadHeld::new(adopt(holding), access)))
-    }
-
-    /// The error of a thread that would wait for its own hold (rule 38).
-    fn waits_for_itself(&self, held: Access, wanted: Access) -> Error {
-        let wrong = format_args!(
-            "this thread is a {held} already, and as a {wanted} it would wait for itself"
-        );
-        let right = "one read, or to take what is needed at once: `write`, or `upgradable_read` and `upgrade`";
-        Error::config("access", wrong, right).of(self.name())
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {

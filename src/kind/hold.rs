@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use crate::base::error::{Error, Result};
+use crate::base::name::Name;
 use crate::base::share::Access;
 use crate::engine::holding::Holding;
+use crate::engine::slot::WaitLimit;
 use crate::engine::thread_hold::{ThreadHold, adopt, find};
 
 /// What a hold leaves behind when it ends.
@@ -35,6 +37,57 @@ impl ThreadHeld {
 
     pub(super) fn holding(&self) -> &Holding {
         self.hold().holding()
+    }
+
+    pub(super) fn access(&self) -> Option<Access> {
+        self.access
+    }
+
+    /// Makes it a lesser one of a read-write lock, and the hold too, unless another guard needs more.
+    pub(super) fn downgrade(mut self, to: Access) -> Result<ThreadHeld> {
+        self.hold().recount(self.access, to);
+        self.access = Some(to);
+        let outcome = self.holding().downgrade(self.hold().needs());
+        self.unless_failed(outcome).map(|(held, ())| held)
+    }
+
+    /// Makes it the writer of a read-write lock. Returns it unchanged if the wait is over.
+    pub(super) fn upgrade(
+        mut self,
+        wait_limit: WaitLimit,
+    ) -> Result<std::result::Result<ThreadHeld, ThreadHeld>> {
+        let hold = self.hold();
+        if hold.holding().lease.access() < Some(Access::Write) {
+            if hold.count() > 1 {
+                return Err(waits_for_itself(hold.holding().name(), Access::Read, Access::Write));
+            }
+            let outcome = hold.holding().upgrade(wait_limit);
+            let (held, is_writer) = self.unless_failed(outcome)?;
+            if !is_writer {
+                return Ok(Err(held));
+            }
+            self = held;
+        }
+        self.hold().recount(self.access, Access::Write);
+        self.access = Some(Access::Write);
+        Ok(Ok(self))
+    }
+
+    /// Goes on with the hold, unless that failed.
+    fn unless_failed<T>(self, outcome: Result<T>) -> Result<(ThreadHeld, T)> {
+        match outcome {
+            Ok(value) => Ok((self, value)),
+            Err(error) => {
+                // Here and not by the drop, which logs: the caller gets the one error that counts.
+                let _ = self.release();
+                Err(error)
+            }
+        }
+    }
+
+    /// A wait without an end has ended, which cannot be.
+    pub(super) fn endless_wait_error(&self) -> Error {
+        Error::timeout("a wait without a deadline has ended").of(self.holding().name())
     }
 
     /// Takes the hold out of this thread. Returns it unchanged if the thread holds the lock more than once.
@@ -85,7 +138,14 @@ impl ThreadHeld {
         }
         // Not checked for validity if others remain: reading the clock would be most of the cost of
         // an inner drop, which returns nothing anyway. `leave` does check.
-        Ok(if hold.leave(self.access) { Left::Last(hold) } else { Left::Inner(hold) })
+        if hold.leave(self.access) {
+            return Ok(Left::Last(hold));
+        }
+        // The guards that are left may need less of a read-write lock.
+        if self.access > Some(Access::Read) {
+            hold.holding().downgrade(hold.needs())?;
+        }
+        Ok(Left::Inner(hold))
     }
 
     /// Leaves the hold to its thread, which releases it by key or at its end.
@@ -122,6 +182,15 @@ impl Drop for ThreadHeld {
     }
 }
 
+/// The error of a thread that would wait for its own hold of a read-write lock (rule 38).
+pub(super) fn waits_for_itself(name: &Name, held: Access, wanted: Access) -> Error {
+    let wrong =
+        format_args!("this thread is a {held} already, and as a {wanted} it would wait for itself");
+    let right =
+        "one hold, of what is needed in the end: `write`, or `upgradable_read` and then `upgrade`";
+    Error::config("access", wrong, right).of(name)
+}
+
 /// A hold that belongs to no thread.
 pub(crate) struct OwnedHold(Option<Holding>);
 
@@ -133,6 +202,11 @@ impl OwnedHold {
     pub(super) fn holding(&self) -> &Holding {
         // Only methods that consume it take it.
         self.0.as_ref().expect("a hold is there until it is consumed")
+    }
+
+    pub(super) fn access(&self) -> Option<Access> {
+        // It is not changed while it belongs to no thread.
+        None
     }
 
     /// Makes it the hold of the thread that calls this.

@@ -21,6 +21,10 @@ macro_rules! hold_methods {
                 self.0.holding()
             }
 
+            fn access(&self) -> Option<$crate::Access> {
+                self.0.access()
+            }
+
             /// A view of this hold for other threads.
             ///
             /// ```

@@ -12,6 +12,7 @@
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `lock_all` | several locks at once |
 //! | `locks` | what is announced and listed |
+//! | `rw_lock` | changes of a read-write lock without replies |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
 mod close;
@@ -21,6 +22,7 @@ mod lock_all;
 mod locks;
 mod model;
 mod renewal;
+mod rw_lock;
 #[cfg(leasehold_shuttle)]
 mod schedule;
 mod shared_channel;

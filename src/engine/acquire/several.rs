@@ -171,8 +171,10 @@ fn enter<'a>(
             Some(Admission::Cancelled) => {
                 return Err(cancelled_error(slot.context()).of(slot.target().name()));
             }
-            // The other admissions are for threads that have waited.
-            None | Some(Admission::TakeOver(..) | Admission::NoReply(_)) => break,
+            // The other admissions are for threads that have waited, or may have to.
+            None | Some(Admission::TakeOver(..) | Admission::NoReply(_) | Admission::Ask(..)) => {
+                break;
+            }
         }
     }
     Ok(Some(entered))

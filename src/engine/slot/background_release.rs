@@ -56,8 +56,12 @@ impl Slot {
     ///   late one;
     /// - until the end of the lease, if `max_hold` ended the hold;
     /// - on a minority of several servers.
-    pub(crate) fn release_remainder(&self, lease: &HeldLease) {
+    pub(crate) fn release_remainder(&self, lease: &Arc<HeldLease>) {
         let Some(loss) = lease.loss() else { return };
+        // Other threads may hold the same entry, and the last of them gives it back.
+        if !self.siblings(lease).is_empty() {
+            return;
+        }
         let mut end = lease.perhaps_until();
         if loss.cause() == LossCause::MaxHold {
             end = end.max(lease.leased_until());

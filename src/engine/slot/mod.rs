@@ -7,14 +7,17 @@ mod acquirer;
 mod attempt;
 mod background_release;
 mod check;
+mod door;
 mod fairness;
 mod holder;
 mod message;
 mod pause;
+mod share;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod wait_limit;
 mod waiter;
 
@@ -180,7 +183,11 @@ impl Slot {
         let request = EnterRequest { options: *options, wait_limit, number };
         let entered = self.transition(|state, step| {
             // To yield to others is a wait, too.
-            if state.fairness.yields_at(step.now) { None } else { state.try_enter(&request, step) }
+            if state.fairness.yields_at(step.now) {
+                None
+            } else {
+                state.try_enter(&request, false, step)
+            }
         })?;
         match entered {
             EnterOutcome::Now(admission) => Some(admission),

@@ -46,6 +46,7 @@ pub(crate) use runner::ANNOUNCE_TICK;
 use runner::Runner;
 pub(crate) use scheduled_task::{PendingRelease, RenewableSlot};
 use task_queue::TaskQueue;
+pub(crate) use worker_request::SHORTEST_RETRY;
 
 /// A client's handle of its worker.
 #[derive(Debug)]

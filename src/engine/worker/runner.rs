@@ -351,7 +351,8 @@ fn check(
     }
 
     let renews = lease.renew_at() <= now;
-    let asks = renews || lease.hold_count.is_unshown() || lease.is_doubted();
+    let change = lease.open_change();
+    let asks = renews || change.is_some() || lease.hold_count.is_unshown() || lease.is_doubted();
     // Counted before the phase is looked at. The other way round, a release could come in between, find
     // nothing under way, and pass on a lease whose renewal is sent a moment later (rule 17).
     let command = asks.then(|| lease.command());
@@ -362,7 +363,10 @@ fn check(
     if renews {
         return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));
     }
-    command.map(|command| WorkerRequest::Show(Arc::clone(slot), command))
+    match change {
+        Some(change) => command.map(|it| WorkerRequest::Change(Arc::clone(slot), it, change)),
+        None => command.map(|command| WorkerRequest::Show(Arc::clone(slot), command)),
+    }
 }
 
 impl fmt::Debug for Runner {

@@ -215,7 +215,9 @@ impl RenewableSlot for Looked {
 
     fn check_again(self: Arc<Self>, _: Moment) {}
 
-    fn counted(self: Arc<Self>, _: &Arc<HeldLease>, _: u32) {}
+    fn renewed(self: Arc<Self>, _: &Arc<HeldLease>, _: Moment, _: Option<u32>) {}
+
+    fn not_renewed(self: Arc<Self>, _: &Arc<HeldLease>) {}
 
     fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
 }
@@ -490,7 +492,9 @@ impl RenewableSlot for Lasting {
 
     fn check_again(self: Arc<Self>, _: Moment) {}
 
-    fn counted(self: Arc<Self>, _: &Arc<HeldLease>, _: u32) {}
+    fn renewed(self: Arc<Self>, _: &Arc<HeldLease>, _: Moment, _: Option<u32>) {}
+
+    fn not_renewed(self: Arc<Self>, _: &Arc<HeldLease>) {}
 
     fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
 }

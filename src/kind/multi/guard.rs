@@ -120,7 +120,7 @@ impl MultiGuard {
     /// # }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.holdings().map(Holding::remaining).min().unwrap_or_default()
+        self.holdings().map(|it| it.remaining(it.lease.access())).min().unwrap_or_default()
     }
 
     /// Why the first lock was lost that was lost, in the order of the names, or `None` if none was. No I/O.

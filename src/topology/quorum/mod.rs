@@ -242,7 +242,8 @@ impl Protocol for Quorum {
             .iter()
             .enumerate()
             .map(|(number, request)| match request.command {
-                LeaseCommand::Renew { .. } => {
+                // No lock of a quorum has weights.
+                LeaseCommand::Renew { .. } | LeaseCommand::Change { .. } => {
                     self.tally(&node_replies, number, request.owner, TallyKind::Renew)
                 }
                 LeaseCommand::Release { .. } => {

@@ -31,6 +31,11 @@
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
+//! | `enter`, to read | the door is open | held, beside others of the same attempt | |
+//! | | the door is stale, and nobody acquires | held and asking | the thread asks whether somebody waits |
+//! | `asked` | held and asking | held | the readers at the head of the queue come in; the next thread acquires |
+//! | `leave_entry` | held, beside others of the same attempt | | another hold is renewed in its place |
+//! | `begin_upgrade` | held, by an upgradable reader | the same, with an upgrader | lingering leases end |
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
@@ -44,6 +49,7 @@
 
 mod check;
 mod message;
+mod share;
 #[cfg(test)]
 mod tests;
 pub(super) mod unlock;
@@ -52,13 +58,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
+use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::HeldLease;
-use crate::engine::slot::acquirer::{Acquirer, Received};
+use crate::engine::slot::acquirer::{Acquirer, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
+use crate::engine::slot::door::Door;
 use crate::engine::slot::fairness::Fairness;
 use crate::engine::slot::holder::{HoldState, SlotHolder};
 use crate::engine::slot::step::Step;
@@ -88,7 +96,11 @@ pub(super) struct SlotState {
     overlaps: bool,
     acquirer: Option<Acquirer>,
     holders: Vec<SlotHolder>,
+    /// The thread here that waits to become the writer. Apart, as few slots ever have one.
+    pub(super) upgrader: Option<Box<Upgrader>>,
     queue: VecDeque<Arc<Waiter>>,
+    /// The entry of a reader that threads here share.
+    door: Door,
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
     pub(super) fairness: Fairness,
@@ -104,7 +116,9 @@ impl SlotState {
             overlaps,
             acquirer: None,
             holders: Vec::new(),
+            upgrader: None,
             queue: VecDeque::new(),
+            door: Door::SHUT,
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
             check_at: Moment::FAR,
@@ -114,7 +128,7 @@ impl SlotState {
 
     /// A thread asks for the lock.
     pub(super) fn enter(&mut self, request: EnterRequest, step: &mut Step) -> EnterOutcome {
-        if let Some(entered) = self.try_enter(&request, step) {
+        if let Some(entered) = self.try_enter(&request, true, step) {
             return entered;
         }
         // An acquirer that yields to listeners looks at the queue again: if this thread has less time
@@ -122,15 +136,18 @@ impl SlotState {
         // Redis.
         step.wakes_acquirer |= self.fairness.yields_at(step.now);
 
+        self.shut_door_for(&request);
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
     }
 
-    /// The same for a thread that does not wait. Returns nothing if it would have to.
+    /// The same for a thread that does not wait. Returns nothing if it would have to. `asks` says whether it asks
+    /// for those who wait before it shares the entry of a reader.
     pub(super) fn try_enter(
         &mut self,
         request: &EnterRequest,
+        asks: bool,
         step: &mut Step,
     ) -> Option<EnterOutcome> {
         let once = request.wait_limit == WaitLimit::TryOnce;
@@ -139,6 +156,9 @@ impl SlotState {
         }
         // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
+        if let Some(entered) = self.enter_by_door(request, asks, step) {
+            return Some(entered);
+        }
         // Before `may_acquire`, for which a lingering lease is a holder in the way.
         if let Some(entered) = self.reuse_linger(request, step) {
             return Some(entered);
@@ -170,11 +190,11 @@ impl SlotState {
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
         // Where holds may overlap, several leases may linger. A thread that waits for more than one of them has
-        // is not overtaken.
-        if self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits) {
-            return None;
-        }
-        let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers());
+        // is not overtaken. An entry of readers has its door.
+        let is_behind = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits)
+            || request.options.access() == Some(Access::Read);
+        let mut lingering =
+            self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers() && !is_behind);
         let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
             HoldState::Lingering { lease, .. } => {
                 Some((index, lease.successor(&request.options, step.now)?))
@@ -232,7 +252,16 @@ impl SlotState {
         self.acquirer.is_none() && (self.overlaps || self.holders.is_empty())
     }
 
+    /// A thread that waits here, and not to read, shuts the door: those that come later wait behind it.
+    fn shut_door_for(&mut self, request: &EnterRequest) {
+        let reads = request.options.access() == Some(Access::Read);
+        if request.wait_limit != WaitLimit::TryOnce && !reads {
+            self.door.shut();
+        }
+    }
+
     fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
+        self.shut_door_for(request);
         let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
         // A thread that yields asks nobody yet: its pause must not count as silence of Redis.
         let asked_at = yield_until.is_none().then_some(now);
@@ -375,7 +404,9 @@ impl SlotState {
         acquirer.demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
-        self.holders.reserve_exact(1);
+        if self.holders.is_empty() {
+            self.holders.reserve_exact(1);
+        }
         self.holders.push(SlotHolder {
             number: acquirer.number,
             hold: HoldState::Held(Arc::downgrade(lease)),
@@ -395,6 +426,14 @@ impl SlotState {
             self.schedule_check(lease, step);
         }
         self.note_hold(step);
+        if lease.access() == Some(Access::Read) {
+            match acquirer.demand.wanted {
+                true => self.door.shut(),
+                false => self.door.open(acquirer.number, lease.terms.sent),
+            }
+            // Those that have stood behind it come in with it, also before others: one round of readers.
+            self.admit_readers(acquirer.number, step);
+        }
         // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
             self.admit_next(step);
@@ -443,6 +482,16 @@ impl SlotState {
                 attempt
             }
         }
+    }
+
+    /// A thread that holds the lock waits to become the writer, unless the client is closing. Returns whether it
+    /// does.
+    pub(super) fn begin_upgrade(&mut self, step: &Step) -> bool {
+        if !step.closing {
+            self.upgrader = Some(Box::default());
+            self.door.shut();
+        }
+        !step.closing
     }
 
     /// The first thread in the queue acquires, if nothing is in its way.
@@ -495,7 +544,10 @@ impl SlotState {
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
-        waiting + usize::from(self.cancel_acquirer(step))
+        let upgrades =
+            self.upgrader.as_mut().is_some_and(|it| !std::mem::replace(&mut it.cancelled, true));
+        step.wakes_acquirer |= upgrades;
+        waiting + usize::from(upgrades) + usize::from(self.cancel_acquirer(step))
     }
 
     /// Returns whether that cancels a wait.
@@ -536,7 +588,7 @@ impl SlotState {
 
     /// Whether a thread here waits for the lock.
     pub(super) fn has_waiters(&self) -> bool {
-        self.acquirer.is_some() || !self.queue.is_empty()
+        self.acquirer.is_some() || self.upgrader.is_some() || !self.queue.is_empty()
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.
@@ -545,7 +597,7 @@ impl SlotState {
         // The end of a client ends all leases first. A holder that it still finds is a thread between the end of
         // the validity and its next step in the slot, and its release is not recorded anywhere yet.
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
-        self.acquirer.is_some() || releases || (ended && holds)
+        self.acquirer.is_some() || self.upgrader.is_some() || releases || (ended && holds)
     }
 
     /// The leases that threads here hold.
@@ -559,6 +611,7 @@ impl SlotState {
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         // Beside a holder there is an acquirer only where holds may overlap.
         let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
-        self.queue.len() + usize::from(acquirer) + remote.unwrap_or(0) as usize
+        let here = self.queue.len() + usize::from(acquirer) + usize::from(self.upgrader.is_some());
+        here + remote.unwrap_or(0) as usize
     }
 }

@@ -92,7 +92,7 @@ impl Bench {
                 self.paused = Some(pause);
                 self.begin_to_acquire();
             }
-            Admission::Held(lease) => self.held.push(lease),
+            Admission::Held(lease) | Admission::Ask(lease, _) => self.held.push(lease),
             Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
@@ -121,6 +121,7 @@ impl Bench {
             Admission::Acquire { .. } => "acquire",
             Admission::TakeOver(..) => "take over",
             Admission::Held(_) => "held",
+            Admission::Ask(..) => "ask",
             Admission::Busy(_) => "busy",
             Admission::NoReply(_) => "unanswered",
             Admission::Cancelled => "cancelled",
