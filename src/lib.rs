@@ -110,8 +110,8 @@ pub use client::{
     QuorumClientBuilder,
 };
 pub use kind::{
-    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReentrantLock,
-    Semaphore,
+    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReadGuard,
+    ReentrantLock, RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
 };
 pub use redis;
 

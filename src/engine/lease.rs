@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
+use crate::base::share::Access;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{LossHook, LossHooks};
@@ -158,6 +159,11 @@ impl HeldLease {
             // A renewal is due when two thirds are left. With less than a quarter left the renewals do
             // not get through, and the next hold would begin just before its loss.
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
+    }
+
+    /// As what its holder has a read-write lock.
+    pub(crate) fn access(&self) -> Option<Access> {
+        self.terms.options.share.access()
     }
 
     /// The end of what Redis granted, whatever happened to the hold.

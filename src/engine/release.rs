@@ -215,12 +215,13 @@ impl Holding {
 
     /// Takes a lock from its holder because the client is shut down. Renewals stop before the release, or
     /// a renewal could follow it.
-    pub(super) fn shut_down(&self) {
-        if let Some(loss) = self.lease.lose(LossCause::ShutDown, self.now()) {
-            // Before `lost` frees the slot, for the same reason as above.
-            self.slot.release_in_background(&self.lease);
-            self.lost(loss);
-        }
+    /// Returns the loss, which the caller logs when it need not hurry any more.
+    pub(super) fn shut_down(&self) -> Option<Loss> {
+        let loss = self.lease.lose(LossCause::ShutDown, self.now())?;
+        // Before `lost` frees the slot, for the same reason as above.
+        self.slot.release_in_background(&self.lease);
+        Arc::clone(&self.slot).lost(&self.lease, loss.clone());
+        Some(loss)
     }
 
     /// Adds a callback for a loss. If the lease is lost already, the callback is called too, also on a

@@ -6,7 +6,7 @@ use crate::base::error::{Error, Result};
 use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
-use crate::base::share::Share;
+use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
 use crate::base::time::moment_of;
 use crate::engine::acquire::several::Wanted;
@@ -15,7 +15,7 @@ use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
-use crate::kind::hold::OwnedHold;
+use crate::kind::hold::{OwnedHold, ThreadHeld};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::wire::failure::Failure;
@@ -37,10 +37,12 @@ impl Handle {
     }
 
     pub(crate) fn lock(&self) -> Result<Guard> {
-        self.acquire(WaitLimit::FOR_EVER)?
-            // A wait without an end returns no `None`. If that changed, an error would be safer than a
-            // panic.
-            .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
+        self.acquire(WaitLimit::FOR_EVER)?.ok_or_else(|| self.endless_wait_error())
+    }
+
+    /// A wait without an end returns no `None`. If that changed, an error would be safer than a panic.
+    pub(crate) fn endless_wait_error(&self) -> Error {
+        Error::timeout("a wait without a deadline has ended").of(self.name())
     }
 
     pub(crate) fn try_lock(&self) -> Result<Option<Guard>> {
@@ -92,18 +94,24 @@ impl Handle {
         }
     }
 
-    /// Enters a hold of this thread once more, if there is one.
-    pub(super) fn reenter(&self) -> Result<Option<Guard>> {
+    /// Enters a hold of this thread once more, if there is one, with this access if it is a read-write lock.
+    pub(super) fn reenter(&self, access: Option<Access>) -> Result<Option<ThreadHeld>> {
         let Some(hold) = find(&self.slot) else { return Ok(None) };
         // A lost hold is not taken anew. The outer section of this thread believes that it has
         // held the lock all along, and would go on over what another holder has changed.
         if let Err(error) = hold.holding().check_valid() {
             return Err(error.of(self.name()));
         }
+        if let (Some(held), Some(wanted)) = (hold.holding().lease.access(), access)
+            && held < Access::Write
+            && wanted > Access::Read
+        {
+            return Err(self.waits_for_itself(held, wanted));
+        }
         // No command: the count lives in this thread, and reentry must not fail because Redis
         // is away.
-        if hold.enter() {
-            Ok(Some(Guard::new(hold)))
+        if hold.enter(access) {
+            Ok(Some(ThreadHeld::new(hold, access)))
         } else {
             Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
                 .of(self.name()))
@@ -121,12 +129,31 @@ impl Handle {
     }
 
     fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
+        Ok(self.enter(None, wait_limit)?.map(Guard::new))
+    }
+
+    /// Takes the lock for this thread, with this access if it is a read-write lock.
+    pub(crate) fn enter(
+        &self,
+        access: Option<Access>,
+        wait_limit: WaitLimit,
+    ) -> Result<Option<ThreadHeld>> {
         // Before any I/O, and before the slot: this thread would wait there for itself.
-        if let Some(guard) = self.reenter()? {
-            return Ok(Some(guard));
+        if let Some(held) = self.reenter(access)? {
+            return Ok(Some(held));
         }
-        let holding = acquire(&self.slot, &self.options, wait_limit)?;
-        Ok(holding.map(|holding| Guard::new(adopt(holding))))
+        let share = access.map_or(self.options.share, Share::Access);
+        let holding = acquire(&self.slot, &self.options.for_share(share), wait_limit)?;
+        Ok(holding.map(|holding| ThreadHeld::new(adopt(holding), access)))
+    }
+
+    /// The error of a thread that would wait for its own hold (rule 38).
+    fn waits_for_itself(&self, held: Access, wanted: Access) -> Error {
+        let wrong = format_args!(
+            "this thread is a {held} already, and as a {wanted} it would wait for itself"
+        );
+        let right = "one read, or to take what is needed at once: `write`, or `upgradable_read` and `upgrade`";
+        Error::config("access", wrong, right).of(self.name())
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
@@ -183,7 +210,7 @@ impl Handle {
         match find(&self.slot) {
             // A guard for the moment of its release. The thread's other guards stay, and find the
             // count lowered.
-            Some(hold) => Guard::new(hold).release(),
+            Some(hold) => ThreadHeld::new(hold, None).release(),
             None => Err(Error::not_held(
                 "not held by this thread: it has not locked it, has unlocked it already, or has made its \
                  guard an OwnedLease; unlock it in the thread that locked it, or release the OwnedLease",

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::base::error::{Error, Result};
+use crate::base::share::Access;
 use crate::engine::holding::Holding;
 use crate::engine::thread_hold::{ThreadHold, adopt, find};
 
@@ -16,16 +17,20 @@ enum Left {
 }
 
 /// One of the times that this thread holds a lock.
-pub(crate) struct ThreadHeld(Option<Rc<ThreadHold>>);
+pub(crate) struct ThreadHeld {
+    hold: Option<Rc<ThreadHold>>,
+    /// As what it holds a read-write lock this time.
+    access: Option<Access>,
+}
 
 impl ThreadHeld {
-    pub(super) fn new(hold: Rc<ThreadHold>) -> ThreadHeld {
-        ThreadHeld(Some(hold))
+    pub(super) fn new(hold: Rc<ThreadHold>, access: Option<Access>) -> ThreadHeld {
+        ThreadHeld { hold: Some(hold), access }
     }
 
     pub(super) fn hold(&self) -> &Rc<ThreadHold> {
         // Only methods that consume it take it.
-        self.0.as_ref().expect("a guard has its hold until it is consumed")
+        self.hold.as_ref().expect("a guard has its hold until it is consumed")
     }
 
     pub(super) fn holding(&self) -> &Holding {
@@ -34,18 +39,18 @@ impl ThreadHeld {
 
     /// Takes the hold out of this thread. Returns it unchanged if the thread holds the lock more than once.
     pub(super) fn into_owned(mut self) -> std::result::Result<OwnedHold, ThreadHeld> {
-        match self.0.take() {
+        match self.hold.take() {
             // Only the last hold. With others left this thread would go on as a holder while the
             // new thread releases the lock.
             Some(hold) if hold.count() == 1 => {
                 // Takes the hold out of this thread's table, so that a reentry here waits for the
                 // lock like any other thread. The lease itself goes on.
-                hold.leave();
+                hold.leave(self.access);
                 Ok(OwnedHold(Some(hold.holding().clone())))
             }
             // Put back, or the drop would find nothing to release.
             hold => {
-                self.0 = hold;
+                self.hold = hold;
                 Err(self)
             }
         }
@@ -72,7 +77,7 @@ impl ThreadHeld {
 
     fn count_down(&mut self) -> Result<Left> {
         // Taken first: whatever happens next, the drop that follows finds nothing to release again.
-        let Some(hold) = self.0.take() else { return Ok(Left::Nothing) };
+        let Some(hold) = self.hold.take() else { return Ok(Left::Nothing) };
         if hold.count() == 0 {
             // Released by key, or left to the worker at the end of the thread. The lock may be
             // another's by now.
@@ -80,12 +85,12 @@ impl ThreadHeld {
         }
         // Not checked for validity if others remain: reading the clock would be most of the cost of
         // an inner drop, which returns nothing anyway. `leave` does check.
-        Ok(if hold.leave() { Left::Last(hold) } else { Left::Inner(hold) })
+        Ok(if hold.leave(self.access) { Left::Last(hold) } else { Left::Inner(hold) })
     }
 
     /// Leaves the hold to its thread, which releases it by key or at its end.
     pub(super) fn keep(mut self) -> Result<()> {
-        let Some(hold) = self.0.take() else { return Ok(()) };
+        let Some(hold) = self.hold.take() else { return Ok(()) };
         // A thread whose thread-local storage is gone has no table of holds. Kept there, the lock
         // would be renewed for as long as the process lives, and nobody could release it.
         if find(&hold.holding().slot).is_some() {
@@ -93,7 +98,7 @@ impl ThreadHeld {
         }
         // By the worker and not by a drop, which logs its failures: many loggers use thread-local
         // storage, and panic at the end of a thread.
-        if hold.leave() {
+        if hold.leave(self.access) {
             hold.holding().release_in_background();
         }
         let text =
@@ -135,7 +140,8 @@ impl OwnedHold {
         // Also for a lease that was lost on its way: the guard then reports the loss, where an
         // error here would leave the caller without anything to ask for its cause.
         let holding = self.0.take().expect("a hold is there until it is consumed");
-        ThreadHeld::new(adopt(holding))
+        let access = holding.lease.access();
+        ThreadHeld::new(adopt(holding), access)
     }
 
     /// Ends it. The caller releases the lock.

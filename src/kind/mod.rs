@@ -25,6 +25,7 @@ pub(crate) mod mutex;
 mod owned;
 mod owner_value;
 pub(crate) mod reentrant;
+mod rw_lock;
 pub(crate) mod semaphore;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub use multi::{MultiGuard, Part, PartGuard};
 pub use mutex::Mutex;
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
+pub use rw_lock::{ReadGuard, RwLock, UpgradableReadGuard, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use watch::LeaseWatch;
 

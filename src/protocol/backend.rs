@@ -85,7 +85,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// One step of a scan at the server where it stands. Returns none behind the last server.
     fn scan(
         &self,
-        position: &ScanPosition,
+        position: &mut ScanPosition,
         pattern: &Glob,
         deadline: Moment,
     ) -> Result<Option<Value>, Failure>;

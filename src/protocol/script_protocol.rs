@@ -450,7 +450,9 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     }
 
     fn announce(&self, targets: &[Arc<Target>], deadline: Moment) -> Result<(), Failure> {
-        self.at_index(index::announce(targets), Sending::Worker, deadline).map(drop)
+        // The worker waits only briefly for the reply, so its absence says nothing about the server.
+        let call = index::announce(targets).excused();
+        self.at_index(call, Sending::Worker, deadline).map(drop)
     }
 
     fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {

@@ -5,8 +5,6 @@
 //! The key of a weighted lock changes with each renewal of any of its holders, and not when a lease
 //! ends. So there a script looks at the lease and runs the commands (rule 42).
 
-use redis::{ErrorKind, RedisError};
-
 use std::iter;
 
 use crate::base::time::Moment;
@@ -110,7 +108,7 @@ fn apply_by_script(
     if commands.iter().any(|words| words.len() > MOST_WORDS) {
         let text =
             "a command of a transaction under a semaphore or a read-write lock has too many words";
-        return Err(Failure::Refused(RedisError::from((ErrorKind::InvalidClientConfig, text))));
+        return Err(Failure::refused_here(text));
     }
     // A script declares its keys, and only the server knows which words of a command are keys.
     let ask = |words: &Vec<&[u8]>| {

@@ -140,6 +140,11 @@ impl Failure {
         Failure::NotSent(NotSentReason::Connect(error))
     }
 
+    /// What the server would refuse, for this reason.
+    pub(crate) fn refused_here(text: &'static str) -> Failure {
+        Failure::Refused(RedisError::from((ErrorKind::InvalidClientConfig, text)))
+    }
+
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
         Failure::Unknown(silence())

@@ -42,6 +42,7 @@ mod regression;
 mod release;
 mod renewal;
 mod replica;
+mod rw_lock;
 mod semaphore;
 mod sentinel;
 mod shutdown;

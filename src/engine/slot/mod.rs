@@ -150,9 +150,9 @@ impl Slot {
                 self.carry_out(state, &step);
                 return admission;
             }
-            EnterOutcome::After(lease, admission) => {
+            EnterOutcome::After(leases, admission) => {
                 self.carry_out(state, &step);
-                self.release_lingering(&lease, wait_limit);
+                self.release_lingering(&leases, wait_limit);
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
@@ -184,21 +184,22 @@ impl Slot {
         })?;
         match entered {
             EnterOutcome::Now(admission) => Some(admission),
-            EnterOutcome::After(lease, admission) => {
-                self.release_lingering(&lease, wait_limit);
+            EnterOutcome::After(leases, admission) => {
+                self.release_lingering(&leases, wait_limit);
                 Some(admission)
             }
             EnterOutcome::Wait(_) => None,
         }
     }
 
-    /// Releases a lease that lingered, and is in the way of this thread.
-    fn release_lingering(&self, lease: &HeldLease, wait_limit: WaitLimit) {
-        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
-        // goes first, or the new attempt would find its own process as the holder. What does not
+    /// Releases leases that lingered, and are in the way of this thread.
+    fn release_lingering(&self, leases: &[Arc<HeldLease>], wait_limit: WaitLimit) {
+        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
+        // go first, or the new attempt would find its own process as the holder. What does not
         // get through within the caller's time is left to the worker.
         let end = wait_limit.end().unwrap_or(Moment::FAR);
-        self.release_now(lease, self.context.exchange_deadline().min(end));
+        let deadline = self.context.exchange_deadline().min(end);
+        leases.iter().for_each(|lease| self.release_now(lease, deadline));
     }
 
     fn wait<'a>(
@@ -278,7 +279,14 @@ impl Slot {
     /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then
     /// it has not.
     pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) -> bool {
-        self.transition(|state, step| state.granted(lease, waiters, step))
+        self.transition(|state, step| {
+            let is_granted = state.granted(lease, waiters, step);
+            // The thread that closes may not have come to this slot yet, and the wait is over when it does.
+            if !is_granted && state.cancel_acquirer(step) {
+                self.context.closing.note_refused();
+            }
+            is_granted
+        })
     }
 
     /// The acquirer gives up, and the next thread acquires. An attempt that this thread cannot use goes to

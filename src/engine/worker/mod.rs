@@ -41,7 +41,7 @@ use crate::engine::callback::{Callbacks, Notification};
 use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
-use report::Report;
+pub(crate) use report::Report;
 pub(crate) use runner::ANNOUNCE_TICK;
 use runner::Runner;
 pub(crate) use scheduled_task::{PendingRelease, RenewableSlot};

@@ -32,7 +32,7 @@ const MAX_TIMEOUT_RATIO: u32 = 4;
 const MAX_ANNOUNCED: usize = 1_000;
 const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
 /// A lock is announced again after this time: three times before it is dropped from the index.
-const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
+pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 /// One second in which announcements are made together.
 pub(crate) const ANNOUNCE_TICK: Duration = Duration::from_secs(1);
 /// While Redis is silent, an announcement holds up the next check for the time of a reply divided by this.

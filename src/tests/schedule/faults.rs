@@ -184,7 +184,7 @@ impl Backend for FaultyBackend {
 
     fn scan(
         &self,
-        position: &ScanPosition,
+        position: &mut ScanPosition,
         pattern: &Glob,
         deadline: Moment,
     ) -> Result<Option<Value>, Failure> {

@@ -111,15 +111,16 @@ impl Backend for Cluster {
 
     fn scan(
         &self,
-        position: &ScanPosition,
+        position: &mut ScanPosition,
         pattern: &Glob,
         deadline: Moment,
     ) -> Result<Option<Value>, Failure> {
-        // By their addresses, so that one that is not asked again after another has failed.
-        let mut masters = self.directory.masters(deadline)?;
-        masters.sort_by(|one, other| one.address().cmp(other.address()));
-        let Some(master) = masters.get(position.server) else { return Ok(None) };
-        let reply = master.transport()?.call(&position.call(pattern), deadline)?;
+        let masters = self.directory.masters(deadline)?;
+        let names: Vec<String> =
+            masters.iter().map(|master| master.address().to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let Some(place) = position.choose(&names)? else { return Ok(None) };
+        let reply = masters[place].transport()?.call(&position.call(pattern), deadline)?;
         Ok(Some(reply.value))
     }
 

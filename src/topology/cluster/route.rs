@@ -180,7 +180,9 @@ impl Directory {
                 for (number, outcome) in group.numbers.iter().zip(reply.outcomes) {
                     // The reply to an `ASKING`, which is no call of the caller.
                     let Some(number) = *number else { continue };
-                    if let Err(failure) = &outcome {
+                    if let Err(failure) = &outcome
+                        && !(calls[number].is_excused && failure.is_unknown())
+                    {
                         match self.next(hash_slot_of(number), &group.member, failure) {
                             NextHop::AtMaster => open.push((number, None)),
                             NextHop::Once(member) => open.push((number, Some(member))),

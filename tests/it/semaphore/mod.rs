@@ -2,12 +2,14 @@
 //!
 //! | module | what its tests are about |
 //! | --- | --- |
+//! | `fault` | faults of the network |
 //! | `hold` | what a permit is while it is held, and how it is lost |
 //! | `limit` | what is asked for, declared and in force |
 //! | `order` | who gets permits, and who waits |
 //! | `pass` | permits that pass between threads of a process, and what all that costs |
 //! | `process` | several processes |
 
+mod fault;
 mod hold;
 mod limit;
 mod order;
@@ -19,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::redis::{Pipeline, Value};
-use leasehold::{Permit, Semaphore};
+use leasehold::{LockClient, LockOptions, Permit, Semaphore};
 
 use crate::common::{open, until};
 use leasehold_support::Server;

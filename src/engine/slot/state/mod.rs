@@ -77,8 +77,8 @@ pub(super) enum EnterOutcome {
     Now(Admission),
     /// The thread waits for its admission.
     Wait(Arc<Waiter>),
-    /// The thread releases this lease, which lingered, and then goes on.
-    After(Arc<HeldLease>, Admission),
+    /// The thread releases these leases, which lingered, and then goes on.
+    After(Vec<Arc<HeldLease>>, Admission),
 }
 
 /// One name in one process.
@@ -169,8 +169,8 @@ impl SlotState {
     /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
-        // Where holds may overlap, several leases may linger, and none is in this thread's way. A thread that
-        // waits for more than one of them has is not overtaken.
+        // Where holds may overlap, several leases may linger. A thread that waits for more than one of them has
+        // is not overtaken.
         if self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits) {
             return None;
         }
@@ -182,16 +182,7 @@ impl SlotState {
             _ => None,
         };
         let Some((index, next)) = lingering.find_map(successor) else {
-            let index = self.holders.iter().position(SlotHolder::lingers)?;
-            if self.overlaps {
-                return None;
-            }
-            let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold else {
-                return None;
-            };
-            // This thread becomes the acquirer before the old lease is released. Between the two the slot
-            // has no holder, and another thread would otherwise ask Redis ahead of the release.
-            return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
+            return self.end_lingers_before(request, step);
         };
 
         let held = HoldState::Held(Arc::downgrade(&next));
@@ -200,6 +191,41 @@ impl SlotState {
         self.holders[index].blocker = Blocker::local(&next, step.now);
         self.schedule_check(&next, step);
         Some(EnterOutcome::Now(Admission::Held(next)))
+    }
+
+    /// The leases that linger and are in the way of a thread go first.
+    fn end_lingers_before(
+        &mut self,
+        request: &EnterRequest,
+        step: &mut Step,
+    ) -> Option<EnterOutcome> {
+        let share = request.options.share;
+        let is_in_way = |holder: &SlotHolder| {
+            matches!(&holder.hold, HoldState::Lingering { lease, .. }
+                if !lease.terms.options.share.fits_beside(share))
+        };
+        if self.acquirer.is_some() {
+            // Another thread asks Redis at this moment. The worker ends them, before this one's turn.
+            let mut ends = false;
+            for holder in self.holders.iter_mut().filter(|holder| is_in_way(holder)) {
+                if let HoldState::Lingering { until, .. } = &mut holder.hold {
+                    (*until, ends) = (step.now, true);
+                }
+            }
+            if ends {
+                self.check_by(step.now, step);
+            }
+            return None;
+        }
+        let mut leases = Vec::new();
+        while let Some(index) = self.holders.iter().position(is_in_way) {
+            if let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold {
+                leases.push(lease);
+            }
+        }
+        // This thread becomes the acquirer before the old leases are released. Between the two the slot
+        // has no holder, and another thread would otherwise ask Redis ahead of the release.
+        (!leases.is_empty()).then(|| EnterOutcome::After(leases, self.acquire(request, step.now)))
     }
 
     fn may_acquire(&self) -> bool {
@@ -465,19 +491,25 @@ impl SlotState {
         }
     }
 
-    /// Cancels all waits. Returns how many there were.
+    /// Cancels all waits. Returns how many there were, without those that were cancelled before.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
+        waiting + usize::from(self.cancel_acquirer(step))
+    }
+
+    /// Returns whether that cancels a wait.
+    pub(super) fn cancel_acquirer(&mut self, step: &mut Step) -> bool {
         // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.passed.is_none());
-        let Some(acquirer) = acquirer else { return waiting };
+        let Some(acquirer) = acquirer else { return false };
+        let waits = acquirer.waits && !acquirer.cancelled;
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
-        waiting + usize::from(acquirer.is_waiting())
+        waits
     }
 
     /// Whether the acquirer has a reason to go on pausing.

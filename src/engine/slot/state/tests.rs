@@ -290,6 +290,16 @@ fn grant_that_comes_while_the_client_closes_is_no_hold() {
     bench.check();
 }
 
+#[test]
+fn wait_is_counted_by_the_call_that_cancels_it_alone() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.enter(ALWAYS);
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 2);
+    bench.closing = true;
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 0);
+}
+
 /// The thread that closes has still to come to this slot.
 #[test]
 fn lease_is_not_passed_on_once_the_client_closes() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::option::WaitKind;
+use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::HeldLease;
@@ -99,7 +100,10 @@ impl SlotState {
         step: &Step,
     ) -> Option<Arc<HeldLease>> {
         let options = self.acquirer.as_ref()?.inherits()?;
-        self.may_pass(holder, lease, step).then(|| lease.successor(options, step.now))?
+        // Nor to a reader that waits: somebody must be ahead of it.
+        let reads = options.share == Share::Access(Access::Read);
+        let may_pass = !reads && self.may_pass(holder, lease, step);
+        may_pass.then(|| lease.successor(options, step.now))?
     }
 
     /// Whether the lease may be passed on. This is bounded in number and time while another process

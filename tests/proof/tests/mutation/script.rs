@@ -426,6 +426,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "if false then",
     ),
     (
+        "permits-passed-past-the-limit",
+        "kind/weighted/serve.lua",
+        " + (used > limit and 1 or 0)\n",
+        "\n",
+    ),
+    (
         "weighted-full-lease-on-a-repeated-grant",
         "kind/weighted/wait.lua",
         "  redis.call('ZADD', KEYS[1], 'XX', text(till), me)\n",
@@ -512,6 +518,30 @@ limit = ",
         "  -- of nothing",
     ),
     // The index.
+    (
+        "future-entry-kept",
+        "protocol/announce.lua",
+        "'(' .. now + ARGV[2], '+inf')",
+        "'(' .. now + ARGV[2], '-inf')",
+    ),
+    (
+        "whole-owner-read",
+        "kind/mutex/inspect.lua",
+        "holders[1] = {string.sub(owner, 1, 16384)",
+        "holders[1] = {owner",
+    ),
+    (
+        "huge-hash-listed",
+        "kind/reentrant/inspect.lua",
+        "size > 1000 and",
+        "size > 1e9 and",
+    ),
+    (
+        "huge-hash-named",
+        "kind/reentrant/acquire.lua",
+        "size <= 1000 and",
+        "size <= 1e9 and",
+    ),
     (
         "announced-entry-never-dropped",
         "protocol/announce.lua",

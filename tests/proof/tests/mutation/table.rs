@@ -1115,6 +1115,67 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 16",
         "weighted::memory::beat_is_served_when_memory_is_full",
     ),
+    // Permits in the process.
+    bug(
+        "permits-passed-past-the-limit",
+        "rule 34",
+        "it::semaphore::limit::permits_over_the_limit_are_not_passed_on",
+    ),
+    bug(
+        "permits-passed-past-those-elsewhere",
+        "rule 18",
+        "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
+    ),
+    bug(
+        "permits-passed-past-those-counted",
+        "rule 34",
+        "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
+    ),
+    bug(
+        "permits-kept-back-by-its-own-place",
+        "permits pass at no command",
+        "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
+    ),
+    bug(
+        "permits-passed-on-by-a-deaf-client",
+        "rule 18",
+        "leasehold::engine::slot::state::tests::overlap::deaf_client_passes_no_permits_on",
+    ),
+    bug(
+        "permits-passed-in-an-exchange",
+        "each lease has a holder",
+        "leasehold::engine::slot::state::tests::overlap::waiter_in_an_exchange_gets_no_lease",
+    ),
+    bug(
+        "permits-passed-to-a-cancelled-wait",
+        "each lease has a holder",
+        "leasehold::engine::slot::state::tests::overlap::cancelled_waiter_gets_no_lease",
+    ),
+    bug(
+        "permits-place-not-handed-on",
+        "rule 4",
+        "leasehold::engine::slot::state::tests::overlap::place_goes_to_the_next_thread_for_the_rest_of_a_heartbeat",
+    ),
+    bug(
+        "permits-passed-without-slots",
+        "rule 29",
+        "leasehold::engine::slot::state::tests::overlap::lease_passes_to_the_acquirer_with_its_slots",
+    ),
+    bug(
+        "permits-attempt-told-of-a-larger",
+        "a single attempt asks for what it wants",
+        "leasehold::engine::slot::state::tests::overlap::smaller_single_attempt_gets_its_own_request",
+    ),
+    bug(
+        "permits-limit-taken-for-busy",
+        "rule 33",
+        "it::semaphore::another_limit_is_an_error_that_names_both",
+    ),
+    bug(
+        "permits-valid-from-receipt",
+        "rule 3",
+        "it::semaphore::fault::late_reply_makes_no_permit_valid_beyond_redis",
+    ),
     // The index of the locks in use.
     bug(
         "short-hold-announced",
@@ -1150,6 +1211,51 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "announced-entry-never-dropped",
         "announcements",
         "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
+    ),
+    bug(
+        "announcements-unfair",
+        "announcements",
+        "leasehold::engine::worker::tests::none_of_very_many_locks_is_never_announced",
+    ),
+    bug(
+        "announcements-without-a-rest",
+        "announcements",
+        "leasehold::tests::locks::announcement_without_a_reply_is_followed_by_a_rest",
+    ),
+    bug(
+        "announcement-is-not-excused",
+        "announcements",
+        "it::locks::announcement_without_reply_costs_callers_no_connection",
+    ),
+    bug(
+        "future-entry-kept",
+        "announcements",
+        "leasehold::tests::locks::entries_of_a_clock_that_was_set_back_are_dropped",
+    ),
+    bug(
+        "scan-without-bound",
+        "the list of locks in use",
+        "it::locks::scan_that_finds_nothing_returns_in_the_time_of_a_command",
+    ),
+    bug(
+        "changed-cluster-scanned-on",
+        "the list of locks in use",
+        "leasehold::protocol::index::tests::scan_fails_when_its_server_goes",
+    ),
+    bug(
+        "whole-owner-read",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
+        "huge-hash-listed",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
+        "huge-hash-named",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
     ),
     bug(
         "announced-lock-listed-though-free",

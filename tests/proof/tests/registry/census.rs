@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::kind::{Kind, Outcome};
 use crate::{
     acquire, client, clock, cluster, group, holder, input, key, queue, quorum, refusal, release,
-    server, several,
+    semaphore, server, several,
 };
 
 /// How many kinds the registry has at least.
-const LEAST: usize = 200;
+const LEAST: usize = 225;
 /// Trials wait most of their time.
 const THREADS: usize = 8;
 
@@ -41,6 +41,7 @@ fn quick() -> Vec<&'static Kind> {
         &server::KINDS,
         &refusal::KINDS,
         &holder::KINDS,
+        &semaphore::KINDS,
         &key::KINDS,
         &client::KINDS,
         &clock::KINDS,

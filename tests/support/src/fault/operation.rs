@@ -20,6 +20,10 @@ pub enum Operation {
     Renew,
     /// To take a lock from its holder.
     Force,
+    /// To see who has a lock and who waits.
+    Inspect,
+    /// To change the limit of a semaphore.
+    Resize,
     /// To listen for wake-ups.
     Subscribe,
     /// A wake-up, published to this client.
@@ -54,9 +58,13 @@ impl Operation {
         Some(match arguments {
             // With any number of names.
             [b"announce", ..] => Operation::Other,
-            [_, _, _, _, b"beat", _, _] => Operation::Beat,
-            // Of one server, and of one that has a vote among several.
-            [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => Operation::Acquire,
+            [_, b"inspect"] => Operation::Inspect,
+            [_, _, _, _, b"beat", _, _] | [_, _, _, _, b"beat", _, _, _] => Operation::Beat,
+            // With a limit, of one server, and of one that has a vote among several.
+            [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
+                Operation::Acquire
+            }
+            [_, _, _, _, b"resize"] => Operation::Resize,
             [_, _, _, b"quiet"] => Operation::Release,
             [_, _, _, b"force"] => Operation::Force,
             [_, _, _, _] => Operation::Renew,
@@ -74,6 +82,8 @@ impl fmt::Display for Operation {
             Operation::Release => "release",
             Operation::Renew => "renew",
             Operation::Force => "force",
+            Operation::Inspect => "inspect",
+            Operation::Resize => "resize",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
             Operation::Connect => "connect",
@@ -105,7 +115,11 @@ mod tests {
             ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
+            ("EVALSHA sha 4 k k k k me 1000 0 30000 join 3000000 60000 4", Operation::Acquire),
+            ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
+            ("EVALSHA sha 4 k k k k 8 1000 30000 4 resize", Operation::Resize),
             ("EVALSHA sha 1 k announce 60 name", Operation::Other),
+            ("EVALSHA sha 3 k k k 1000 inspect", Operation::Inspect),
             ("EVALSHA sha 4 k k k k", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),
             ("EVALSHA", Operation::Other),

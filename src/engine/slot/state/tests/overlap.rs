@@ -150,12 +150,28 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
         bench.transition(|state, _| state.on_counted(&lease, waiters));
         assert_eq!(bench.unlock(), expected, "{waiters} by a renewal");
     }
-    // It does not stand there, so the one is another, or stands for more held than the limit.
+    // A message that its own join has caused may come before the reply.
+    for (waiters, expected) in [(1, Unlocked::ToThread), (2, Unlocked::Releasing)] {
+        let mut bench = holder_and_acquirer();
+        let number = number(&bench);
+        bench.transition(|state, _| state.on_wanted(number, waiters));
+        bench.queue();
+        assert_eq!(bench.unlock(), expected, "{waiters} before the reply");
+    }
+}
+
+#[test]
+fn lease_passes_to_the_queue_while_the_acquirer_asks() {
     let mut bench = holder_and_acquirer();
-    let number = number(&bench);
-    assert!(bench.transition(|state, _| state.on_wanted(number, 1)));
+    assert_eq!(bench.enter(ALWAYS), None);
+    assert_eq!(bench.unlock(), Unlocked::ToThread);
+    assert_eq!((bench.held.len(), bench.waiting.len()), (1, 0));
+    // Once the acquirer has a place, none overtakes it.
+    bench.enter(ALWAYS);
     bench.queue();
+    assert!(look(&mut bench, true).is_none());
     assert_eq!(bench.unlock(), Unlocked::Releasing);
+    bench.check();
 }
 
 #[test]
