@@ -6,8 +6,8 @@
 //! | `trial` | the tools and the measurements of a trial |
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of waiters |
 //! | `server`, `refusal`, `key` | faults of the server, its refusals, changes of its keys |
-//! | `several` | faults in a pipeline that acquires or releases several locks |
 //! | `semaphore` | faults of the network at the requests of a semaphore |
+//! | `several` | faults in a pipeline that acquires or releases several locks |
 //! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
