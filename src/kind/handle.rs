@@ -94,7 +94,7 @@ impl Handle {
         }
     }
 
-    /// Enters a hold of this thread once more, if there is one.
+    /// Enters a hold of this thread once more, if there is one, with this access if it is a read-write lock.
     pub(super) fn reenter(&self, access: Option<Access>) -> Result<Option<ThreadHeld>> {
         let Some(hold) = find(&self.slot) else { return Ok(None) };
         // A lost hold is not taken anew. The outer section of this thread believes that it has

@@ -494,3 +494,31 @@ fn cancelled_wait_for_a_later_lock_ends_the_call() {
     assert!(!has(&server, "a") && !has(&server, "c"));
     held.release().unwrap();
 }
+
+#[test]
+fn readers_and_writers_are_parts_too() {
+    let (server, client) = stage();
+    let (prices, stock) = (client.rw_lock("prices").unwrap(), client.rw_lock("stock").unwrap());
+    let link = server.link(&client);
+    let before = link.exchanges();
+    let guard = client.lock_all([stock.for_write(), prices.for_read()]).unwrap();
+    assert_eq!((link.exchanges() - before, names(&guard).len()), (1, 2));
+    assert!(matches!(guard.guards(), [PartGuard::Read(_), PartGuard::Write(_)]));
+    let other = server.client();
+    let theirs = [other.rw_lock("prices").unwrap(), other.rw_lock("stock").unwrap()];
+    // Readers stand side by side, and nobody beside a writer.
+    assert!(other.try_lock_all([theirs[0].for_read()]).unwrap().is_some());
+    let both = [theirs[0].for_read(), theirs[1].for_read()];
+    assert!(other.try_lock_all(both).unwrap().is_none());
+    // What would wait for itself is an error at once, and the same lock twice in whatever way.
+    let error = client.lock_all([prices.for_write()]).unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("wait for itself"), "{error:?}");
+    let error = client.lock_all([prices.for_read(), prices.for_write()]).unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("named twice"), "{error:?}");
+    let inner = client.lock_all([prices.for_read(), stock.for_read()]).unwrap();
+    guard.release().unwrap();
+    assert!(other.try_lock_all([theirs[1].for_write()]).unwrap().is_none());
+    inner.release().unwrap();
+    let writes = theirs.iter().map(|lock| lock.for_write());
+    assert!(other.try_lock_all(writes).unwrap().is_some());
+}

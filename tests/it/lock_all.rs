@@ -1,6 +1,7 @@
 //! Several locks at once, over a real server.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -110,7 +111,7 @@ fn roles() {
         let var = |name: &str| std::env::var(name).unwrap();
         let rounds: u64 = var("ROUNDS").parse().unwrap();
         let forks: usize = var("FORKS").parse().unwrap();
-        let client = LockClient::open(&var("URL")).unwrap();
+        let client = LockClient::open(var("URL")).unwrap();
         let slowest = thread::scope(|scope| {
             let dine = |number| {
                 let client = client.clone();
@@ -172,7 +173,9 @@ fn dinner(server: &Server, rounds: u64, forks: usize, limit: Duration) {
         child.expect_line("slowest ", left).trim_start_matches("slowest ").parse::<u64>().unwrap()
     });
     let slowest = slowest.max().unwrap();
-    println!("{forks} forks: the slowest call took {slowest} ms, all {:?}", begin.elapsed());
+    let took = begin.elapsed();
+    let _ =
+        writeln!(io::stdout(), "{forks} forks: the slowest call took {slowest} ms, all {took:?}");
     drop(children);
     let locked = || (0..forks).any(|fork| exists(server, &format!("fork{fork}")));
     until("all forks are free", || !locked());
@@ -182,7 +185,7 @@ fn dinner(server: &Server, rounds: u64, forks: usize, limit: Duration) {
 fn philosophers_of_three_processes_all_eat() {
     let server = server();
     warm(&server);
-    dinner(&server, 20, 5, Duration::from_secs(120));
+    dinner(&server, 40, 5, Duration::from_secs(120));
 }
 
 /// 20,000 rounds on each table.

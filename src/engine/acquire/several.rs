@@ -45,7 +45,7 @@ pub(crate) struct Wanted<'a> {
 
 /// A slot that the thread has entered.
 enum Entered<'a> {
-    Acquires(Try<'a>),
+    Acquires(Box<Try<'a>>),
     Holds(Spare),
 }
 
@@ -107,7 +107,7 @@ fn acquire_inner(
     }
 
     let (mut before, mut after, mut error) = (Vec::new(), Vec::new(), None);
-    let mut refused: Option<Try<'_>> = None;
+    let mut refused: Option<Box<Try<'_>>> = None;
     for entered in entered {
         let granted = if refused.is_some() { &mut after } else { &mut before };
         match entered {
@@ -161,7 +161,7 @@ fn enter<'a>(
             Some(Admission::Acquire { number, .. }) => {
                 let attempt = Attempt::new(slot, options, number);
                 let acquirer = AcquireLoop::new(slot, options, times, long_wait, attempt);
-                entered.push(Entered::Acquires(Try { acquirer, reply: None }));
+                entered.push(Entered::Acquires(Box::new(Try { acquirer, reply: None })));
             }
             Some(Admission::Held(lease)) => entered.push(Entered::Holds(Spare::new(slot, lease))),
             Some(Admission::Busy(blocker)) => {

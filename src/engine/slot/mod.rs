@@ -155,7 +155,7 @@ impl Slot {
             }
             EnterOutcome::After(leases, admission) => {
                 self.carry_out(state, &step);
-                leases.iter().for_each(|lease| self.release_lingering(lease, wait_limit));
+                self.release_lingering(&leases, wait_limit);
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
@@ -192,20 +192,21 @@ impl Slot {
         match entered {
             EnterOutcome::Now(admission) => Some(admission),
             EnterOutcome::After(leases, admission) => {
-                leases.iter().for_each(|lease| self.release_lingering(lease, wait_limit));
+                self.release_lingering(&leases, wait_limit);
                 Some(admission)
             }
             EnterOutcome::Wait(_) => None,
         }
     }
 
-    /// Releases a lease that lingered, and is in the way of this thread.
-    fn release_lingering(&self, lease: &HeldLease, wait_limit: WaitLimit) {
-        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
-        // goes first, or the new attempt would find its own process as the holder. What does not
+    /// Releases leases that lingered, and are in the way of this thread.
+    fn release_lingering(&self, leases: &[Arc<HeldLease>], wait_limit: WaitLimit) {
+        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
+        // go first, or the new attempt would find its own process as the holder. What does not
         // get through within the caller's time is left to the worker.
         let end = wait_limit.end().unwrap_or(Moment::FAR);
-        self.release_now(lease, self.context.exchange_deadline().min(end));
+        let deadline = self.context.exchange_deadline().min(end);
+        leases.iter().for_each(|lease| self.release_now(lease, deadline));
     }
 
     fn wait<'a>(

@@ -271,7 +271,7 @@ impl MultiGuard {
     /// Those that one lock has, and [`is_config`](crate::Error::is_config)
     ///
     /// - in a cluster if the names do not have the same hash tag: two nodes cannot look at their locks at one moment;
-    /// - if one of several parts is a semaphore, whose key changes when another holder does anything.
+    /// - if one of several parts is of a semaphore or a read-write lock, whose key changes with what any holder does.
     ///
     /// ```
     /// # fn demo(guard: &leasehold::MultiGuard) -> leasehold::Result<()> {

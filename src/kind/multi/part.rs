@@ -1,7 +1,7 @@
 //! One of several locks, before and while it is held.
 
 use crate::base::error::{Error, Result};
-use crate::base::share::Share;
+use crate::base::share::{Access, Share};
 use crate::base::token::FencingToken;
 use crate::engine::acquire::several::Wanted;
 use crate::engine::context::Context;
@@ -9,11 +9,12 @@ use crate::engine::holding::Holding;
 use crate::engine::release::release_all;
 use crate::engine::thread_hold::adopt;
 use crate::kind::hold::{OwnedHold, ThreadHeld};
-use crate::kind::{Guard, Handle, Permit};
+use crate::kind::{Guard, Handle, Permit, ReadGuard, UpgradableReadGuard, WriteGuard};
 
 /// One lock for [`LockClient::lock_all`](crate::LockClient::lock_all), and what is asked of it.
 ///
-/// A reference to a lock converts into it, and [`Semaphore::permits`](crate::Semaphore::permits) makes one. Where the
+/// A reference to a lock converts into it; [`Semaphore::permits`](crate::Semaphore::permits),
+/// [`RwLock::for_read`](crate::RwLock::for_read) and [`RwLock::for_write`](crate::RwLock::for_write) make one. Where the
 /// locks are of several kinds, the conversion has to be written:
 ///
 /// ```
@@ -57,17 +58,27 @@ impl Part {
 
     /// Enters a hold of this thread once more, if there is one.
     pub(super) fn reenter(&self) -> Result<Option<PartGuard>> {
-        match self.handle.share() {
-            Share::Permits { .. } => Ok(None),
-            _ => Ok(self.handle.reenter(None)?.map(Guard::new).map(PartGuard::Lock)),
+        let (share, access) = (self.handle.share(), self.access());
+        // Permits belong to no thread: each call gets others.
+        if let Share::Permits { .. } = share {
+            return Ok(None);
         }
+        Ok(self.handle.reenter(access)?.map(|held| PartGuard::of(held, access)))
     }
 
     /// The guard of this part, which was just acquired.
     pub(super) fn hold(&self, holding: Holding) -> PartGuard {
+        let access = self.access();
         match self.handle.share() {
             Share::Permits { .. } => PartGuard::Permit(Permit::new(OwnedHold::new(holding))),
-            _ => PartGuard::Lock(Guard::new(ThreadHeld::new(adopt(holding), None))),
+            _ => PartGuard::of(ThreadHeld::new(adopt(holding), access), access),
+        }
+    }
+
+    fn access(&self) -> Option<Access> {
+        match self.handle.share() {
+            Share::Access(access) => Some(access),
+            _ => None,
         }
     }
 }
@@ -89,13 +100,33 @@ pub enum PartGuard {
     Lock(Guard),
     /// Of a [`Semaphore`](crate::Semaphore).
     Permit(Permit),
+    /// Of a reader of a [`RwLock`](crate::RwLock).
+    Read(ReadGuard),
+    /// Of the upgradable reader of a [`RwLock`](crate::RwLock).
+    UpgradableRead(UpgradableReadGuard),
+    /// Of the writer of a [`RwLock`](crate::RwLock).
+    Write(WriteGuard),
 }
 
 impl PartGuard {
+    fn of(held: ThreadHeld, access: Option<Access>) -> PartGuard {
+        match access {
+            None => PartGuard::Lock(Guard(held)),
+            Some(Access::Read) => PartGuard::Read(ReadGuard::new(held)),
+            Some(Access::UpgradableRead) => {
+                PartGuard::UpgradableRead(UpgradableReadGuard::new(held))
+            }
+            Some(Access::Write) => PartGuard::Write(WriteGuard::new(held)),
+        }
+    }
+
     pub(super) fn holding(&self) -> &Holding {
         match self {
             PartGuard::Lock(guard) => guard.holding(),
             PartGuard::Permit(permit) => permit.holding(),
+            PartGuard::Read(guard) => guard.holding(),
+            PartGuard::UpgradableRead(guard) => guard.holding(),
+            PartGuard::Write(guard) => guard.holding(),
         }
     }
 
@@ -104,6 +135,9 @@ impl PartGuard {
         match self {
             PartGuard::Lock(guard) => guard.0.leave(),
             PartGuard::Permit(permit) => Ok(permit.0.leave()),
+            PartGuard::Read(guard) => guard.0.leave(),
+            PartGuard::UpgradableRead(guard) => guard.0.leave(),
+            PartGuard::Write(guard) => guard.0.leave(),
         }
     }
 
