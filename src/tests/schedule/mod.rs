@@ -23,6 +23,7 @@
 //! | `faults` | faults before the server |
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
+//! | `permit` | permits of semaphores, passed on and granted |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
@@ -37,6 +38,7 @@ mod end;
 mod faults;
 mod local;
 mod loss;
+mod permit;
 mod remote;
 mod runner;
 mod scenario;
@@ -47,7 +49,15 @@ mod world;
 use scenario::Scenario;
 
 fn scenarios() -> Vec<Scenario> {
-    [local::SCENARIOS, remote::SCENARIOS, wait::SCENARIOS, loss::SCENARIOS, end::SCENARIOS]
+    let groups = [
+        local::SCENARIOS,
+        remote::SCENARIOS,
+        permit::SCENARIOS,
+        wait::SCENARIOS,
+        loss::SCENARIOS,
+        end::SCENARIOS,
+    ];
+    groups
         .into_iter()
         .flat_map(|group| group.iter().map(|&(name, hurry, body)| Scenario { name, hurry, body }))
         .collect()
