@@ -45,6 +45,11 @@ impl Permit {
         Permit(hold)
     }
 
+    #[cfg(all(test, leasehold_shuttle))]
+    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::HeldLease> {
+        &self.holding().lease
+    }
+
     /// The number of the permit, or the lowest where there are several: from 0 to one less than the limit.
     ///
     /// No other living permit has it. After a [`resize`](crate::Semaphore::resize) to fewer permits it may be above

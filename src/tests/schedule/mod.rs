@@ -23,6 +23,7 @@
 //! | `faults` | faults before the server |
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
+//! | `permit` | permits of semaphores, passed on and granted |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
@@ -38,6 +39,7 @@ mod end;
 mod faults;
 mod local;
 mod loss;
+mod permit;
 mod remote;
 mod runner;
 mod scenario;
@@ -52,6 +54,7 @@ fn scenarios() -> Vec<Scenario> {
     let groups = [
         local::SCENARIOS,
         remote::SCENARIOS,
+        permit::SCENARIOS,
         wait::SCENARIOS,
         loss::SCENARIOS,
         end::SCENARIOS,
