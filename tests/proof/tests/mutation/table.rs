@@ -1115,6 +1115,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 16",
         "weighted::memory::beat_is_served_when_memory_is_full",
     ),
+    bug(
+        "busy-slot-forgotten",
+        "renewals",
+        "leasehold::engine::slot::tests::worker_comes_back_to_a_slot_that_is_locked",
+    ),
     // The index of the locks in use.
     bug(
         "short-hold-announced",
