@@ -25,7 +25,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, AtomicU32, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::closing::ClosingPhase;
@@ -55,6 +55,8 @@ pub(crate) struct Slot {
     table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
+    /// How many times in a row the worker has found the state locked.
+    busy: AtomicU32,
     /// Where the acquirer pauses.
     pause: Condvar,
 }
@@ -66,7 +68,7 @@ impl Slot {
         target: Arc<Target>,
     ) -> Slot {
         let state = Mutex::new(SlotState::new(target.kind().overlaps()));
-        Slot { context, table, target, state, pause: Condvar::new() }
+        Slot { context, table, target, state, busy: AtomicU32::new(0), pause: Condvar::new() }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -88,7 +90,15 @@ impl Slot {
 
     /// Changes the state by an event, and carries out the effects.
     fn transition<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
-        let mut state = self.state.lock();
+        self.transition_of(self.state.lock(), event)
+    }
+
+    /// The same once the state is locked.
+    fn transition_of<T>(
+        self: &Arc<Slot>,
+        mut state: MutexGuard<'_, SlotState>,
+        event: impl FnOnce(&mut SlotState, &mut Step) -> T,
+    ) -> T {
         let mut step = self.begin_step();
         let outcome = event(&mut state, &mut step);
         // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease

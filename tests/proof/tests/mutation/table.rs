@@ -1176,6 +1176,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 3",
         "it::semaphore::fault::late_reply_makes_no_permit_valid_beyond_redis",
     ),
+    bug(
+        "busy-slot-forgotten",
+        "renewals",
+        "leasehold::engine::slot::tests::worker_comes_back_to_a_slot_that_is_locked",
+    ),
     // The index of the locks in use.
     bug(
         "short-hold-announced",
