@@ -128,6 +128,6 @@ fn waiter_elsewhere_gets_the_next_permit() {
         held.pop().unwrap().release().unwrap();
         assert_eq!(elsewhere.join().unwrap().slot(), 1, "it came first");
         held.pop().unwrap().release().unwrap();
-        here.join().unwrap();
+        drop(here.join().unwrap());
     });
 }
