@@ -53,6 +53,7 @@
 //! | [`Mutex`] | the lock to use |
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
+//! | [`MultiGuard`], [`Part`], [`PartGuard`] | the holds of [several locks](LockClient::lock_all) that were taken at once |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holder of a lock, since when, and who waits |
@@ -108,7 +109,10 @@ pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
     QuorumClientBuilder,
 };
-pub use kind::{Guard, LeaseWatch, Mutex, OwnedLease, Permit, ReentrantLock, Semaphore};
+pub use kind::{
+    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReadGuard,
+    ReentrantLock, RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
+};
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

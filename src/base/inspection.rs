@@ -124,7 +124,8 @@ pub(crate) enum Part {
 
 impl Holder {
     /// The owner's value in Redis, which is new for every attempt. Of what another
-    /// library wrote it has at most 16 KiB, and as a [blocker](crate::Mutex::last_blocker) 512 bytes.
+    /// library wrote it has at most 16 KiB, and as a [blocker](crate::Mutex::last_blocker) 512 bytes. It is
+    /// empty for a hash with more than 1,000 fields, which is no lock.
     ///
     /// ```
     /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {

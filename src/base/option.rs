@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::share::Share;
+use crate::base::share::{Access, Share};
 use crate::base::text::Span;
 
 /// The shortest time to live.
@@ -605,6 +605,11 @@ impl LockOptions {
     /// The same options for calls that ask for this.
     pub(crate) fn for_share(self, share: Share) -> LockOptions {
         LockOptions { share, ..self }
+    }
+
+    /// How a read-write lock is asked for.
+    pub(crate) fn access(&self) -> Option<Access> {
+        self.share.access()
     }
 
     /// The copies that a lock must have before it counts.

@@ -22,13 +22,13 @@ pub(crate) enum Share {
     Access(Access),
 }
 
-/// How a read-write lock is held.
+/// How a read-write lock is held. Each way is greater than those before it.
 ///
 /// ```
 /// # use leasehold::Access;
 /// assert_eq!(Access::UpgradableRead.to_string(), "upgradable reader");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Access {
     /// To read, beside other readers.
@@ -57,6 +57,19 @@ impl Share {
             Share::Permits { limit, .. } => Some(limit.into()),
             Share::Access(_) => Some(ALL),
         }
+    }
+
+    /// How a read-write lock is asked for; `None` for another lock.
+    pub(crate) fn access(self) -> Option<Access> {
+        match self {
+            Share::Access(access) => Some(access),
+            Share::Whole | Share::Permits { .. } => None,
+        }
+    }
+
+    /// Whether both can be held at a time, by the same process or not.
+    pub(crate) fn fits_beside(self, other: Share) -> bool {
+        self.limit().is_some_and(|limit| self.weight() + other.weight() <= limit)
     }
 
     /// How much of the limit it takes.

@@ -6,15 +6,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
 use crate::base::option::{LockOptions, ReleaseKind, Wait};
-use crate::base::share::Share;
+use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::text::Span;
 use crate::engine::Engine;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::semaphore::HIGHEST_LIMIT;
-use crate::kind::weighted::SEMAPHORE;
-use crate::kind::{Handle, Mutex, ReentrantLock, Semaphore};
+use crate::kind::weighted::{RW_LOCK, SEMAPHORE};
+use crate::kind::{Handle, Mutex, ReentrantLock, RwLock, Semaphore};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::keys;
 
@@ -22,7 +22,8 @@ use crate::protocol::target::keys;
 ///
 /// Make one for each process. Clones are the same client. It has a pool of connections, and a few
 /// [threads](crate::guide::operations#threads-and-connections) of its own that connect, renew and
-/// listen. It ends when the last clone, lock and guard are dropped.
+/// listen. It ends when the last clone, lock and guard are dropped, and one thread stays for what is still to be
+/// released then, such as a lock that is [kept](crate::Guard::keep_for).
 ///
 /// ```no_run
 /// use leasehold::LockClient;
@@ -209,6 +210,46 @@ impl LockClient {
         }
         let share = Share::Permits { count: 1, limit: permits };
         self.handle(&SEMAPHORE, name.as_ref(), options.for_share(share)).map(Semaphore::new)
+    }
+
+    /// The read-write lock of this name, with default options.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`mutex`](LockClient::mutex), which also lists the reserved names.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let catalog = client.rw_lock("catalog")?;
+    /// let guard = catalog.read()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> Result<RwLock> {
+        self.rw_lock_with(name, LockOptions::new())
+    }
+
+    /// The read-write lock of this name, with options.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`rw_lock`](LockClient::rw_lock) and [`mutex_with`](LockClient::mutex_with).
+    /// [`Release::watch`](crate::Release::watch) is only for a mutex.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// let options = LockOptions::new().lease(Lease::renewed(Duration::from_secs(10)));
+    /// let catalog = client.rw_lock_with("catalog", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rw_lock_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<RwLock> {
+        let options = options.for_share(Share::Access(Access::Write));
+        self.handle(&RW_LOCK, name.as_ref(), options).map(RwLock::new)
     }
 
     /// The name with its prefix, if the locks of this client can have it.

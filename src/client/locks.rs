@@ -72,7 +72,8 @@ impl LockClient {
 
 /// An iterator over the locks that are in use; see [`LockClient::locks`].
 ///
-/// An item is an error where one lock could not be inspected, or a scan could not go on; a scan ends with that.
+/// An item is an error where one lock could not be inspected, or a scan could not go on; a scan ends with that. A
+/// scan that finds nothing for the time of one command returns an error, too, and goes on with the next item.
 #[derive(Debug)]
 #[must_use = "an iterator does nothing until it is used"]
 pub struct Locks {
@@ -102,7 +103,8 @@ impl Locks {
     /// as a reentrant lock. So use a pattern that matches names of locks only: the values of all other
     /// strings that match are read, too. The scan goes on while the iterator is used, by `SCAN` in steps
     /// of about 1,000 keys, so a step keeps the server busy for long only where a single value that
-    /// matches is huge. What is locked or released meanwhile may be missed.
+    /// matches is huge. What is locked or released meanwhile may be missed. In a cluster the scan ends with
+    /// an error if the node that it goes through is no master any more.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -112,7 +114,7 @@ impl Locks {
     /// # }
     /// ```
     pub fn with_scan(mut self) -> Locks {
-        self.scan = Some(ScanPosition::START);
+        self.scan = Some(ScanPosition::default());
         self
     }
 
@@ -192,9 +194,16 @@ impl Iterator for Locks {
     type Item = Result<ListedLock>;
 
     fn next(&mut self) -> Option<Result<ListedLock>> {
+        let engine = Arc::clone(self.client.engine());
+        let deadline = engine.exchange_deadline();
         loop {
             if let Some(next) = self.inspected.pop_front() {
                 return Some(next);
+            }
+            if deadline <= engine.now() {
+                return Some(Err(Error::timeout(
+                    "the scan has found no lock for the time of one command; ask for the next lock once more",
+                )));
             }
             if !self.candidates.is_empty() {
                 self.inspect_some();

@@ -25,7 +25,7 @@ pub(crate) enum Blocker {
 impl Blocker {
     /// The blocker for a lease that a thread of this process got at `since`.
     pub(crate) fn local(lease: &Arc<HeldLease>, since: Moment) -> Blocker {
-        let (owner, token) = (Arc::clone(&lease.terms.owner), lease.terms.token);
+        let (owner, token) = (Arc::clone(&lease.terms.owner), lease.token());
         Blocker::Local { owner, token, since, lease: Arc::downgrade(lease) }
     }
 

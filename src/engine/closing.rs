@@ -9,7 +9,7 @@
 //! A phase never goes back, so what it refuses stays refused. Each slot reads the phase under its own lock, and
 //! from `closing` on it tells of every change here.
 
-use crate::base::sync::{AtomicU32, Condvar, Mutex, Ordering};
+use crate::base::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 
 /// How far a client has come with its end.
@@ -24,6 +24,8 @@ pub(crate) enum ClosingPhase {
 #[derive(Debug)]
 pub(crate) struct Closing {
     phase: AtomicU32,
+    /// How many waits ended because of that before the thread that closes came to their slots.
+    refused: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
 }
@@ -31,7 +33,12 @@ pub(crate) struct Closing {
 impl Closing {
     pub(crate) fn new() -> Closing {
         let phase = AtomicU32::new(ClosingPhase::Open as u32);
-        Closing { phase, lock: Mutex::new(()), changed: Condvar::new() }
+        Closing {
+            phase,
+            refused: AtomicUsize::new(0),
+            lock: Mutex::new(()),
+            changed: Condvar::new(),
+        }
     }
 
     pub(crate) fn phase(&self) -> ClosingPhase {
@@ -44,8 +51,23 @@ impl Closing {
 
     /// Goes on to this phase, unless the client is past it.
     pub(crate) fn advance(&self, phase: ClosingPhase) {
-        self.phase.fetch_max(phase as u32, Ordering::SeqCst);
+        self.set(phase);
         self.tell();
+    }
+
+    /// The same for a caller that has a lock. Returns whether the client was open until now.
+    pub(crate) fn set(&self, phase: ClosingPhase) -> bool {
+        self.phase.fetch_max(phase as u32, Ordering::SeqCst) == ClosingPhase::Open as u32
+    }
+
+    /// Notes that a wait has ended because the client is closing.
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many such waits nobody has counted yet.
+    pub(crate) fn take_refused(&self) -> usize {
+        self.refused.swap(0, Ordering::SeqCst)
     }
 
     /// Something has changed for which a thread may wait here. The caller has no lock.

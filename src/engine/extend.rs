@@ -1,30 +1,37 @@
-//! The requests of a holder about its lease: extend, check, transaction.
+//! The requests of a holder about its lease: extend and check.
 
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{SHORTEST, TTL_OF_EXTEND, check_span};
+use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
-use crate::engine::lease::CommandGuard;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
+use crate::engine::worker::RenewableSlot;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::protocol::reply::{Ownership, OwnershipReply};
-use crate::protocol::transaction::{Applied, forbidden_command};
 use crate::wire::failure::Failure;
-use crate::wire::{Pipeline, Value};
 
 impl Holding {
     /// Makes a lease last at least `ttl` from now.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
         check_span(TTL_OF_EXTEND, ttl)
             .and_then(|()| self.lengthen(ttl))
-            .map(|sent| self.lease.lengthen(sent, ttl))
+            .map(|reply| self.lease.lengthen(reply.sent, ttl))
             // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
             .and_then(|()| self.check_valid())
             .map_err(|error| error.of(self.name()))
+    }
+
+    /// Renews it for all readers of this process, unless others wait or that is not known. Returns when it was sent.
+    pub(super) fn renew_unless_wanted(&self) -> Option<Moment> {
+        let OwnershipReply { sent, waiters, .. } = self.lengthen(self.lease.terms.ttl()).ok()?;
+        Arc::clone(&self.slot).renewed(&self.lease, sent, waiters);
+        self.lease.lengthen(sent, self.lease.terms.ttl());
+        (waiters == Some(0) && self.check_valid().is_ok()).then_some(sent)
     }
 
     /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
@@ -32,7 +39,7 @@ impl Holding {
         let claim = self.check_valid().map(|()| self.lease.is_claim());
         let whole = claim.and_then(|is_claim| {
             if is_claim {
-                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?);
+                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?.sent);
             }
             self.check_valid()
         });
@@ -53,21 +60,21 @@ impl Holding {
             // what was asked for.
             let left = until.since(self.now());
             let ttl = left + drift_allowance(left) * 2;
-            let sent = self.lengthen(ttl).map_err(|error| {
+            let reply = self.lengthen(ttl).map_err(|error| {
                 if !error.is_config() {
                     return error;
                 }
                 let wrong = format_args!("{} is too long", Span(least));
                 Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
             })?;
-            self.lease.lengthen(sent, ttl);
+            self.lease.lengthen(reply.sent, ttl);
         }
         // Last: if the lease could not be made longer, the hold is an ordinary one.
         if self.lease.keep_until(until) { Ok(()) } else { self.check_valid() }
     }
 
-    /// Asks Redis to let a lease live for at least `ttl` from now. Returns when it was asked.
-    fn lengthen(&self, ttl: Duration) -> Result<Moment> {
+    /// Asks Redis to let a lease live for at least `ttl` from now.
+    fn lengthen(&self, ttl: Duration) -> Result<OwnershipReply> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
@@ -98,7 +105,7 @@ impl Holding {
             under_way.keep_pending();
         }
 
-        let OwnershipReply { ownership, sent, .. } = match told {
+        let reply = match told {
             Ok(told) => told,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
@@ -111,8 +118,8 @@ impl Holding {
             }
         };
 
-        self.check_ownership(ownership)?;
-        Ok(sent)
+        self.check_ownership(reply.ownership)?;
+        Ok(reply)
     }
 
     /// Asks Redis whether the owner still has the lock.
@@ -148,47 +155,6 @@ impl Holding {
         self.check_valid()
     }
 
-    /// Runs commands that apply only if the owner still has the lock.
-    pub(crate) fn apply(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        self.apply_inner(pipeline).map_err(|error| error.of(self.name()))
-    }
-
-    fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        // Such a command would change the pooled connection for its next user: another database, or
-        // another user of Redis.
-        if let Some(name) = forbidden_command(pipeline) {
-            return Err(Error::config(
-                "transaction",
-                format_args!("the command \"{}\"", name.escape_ascii()),
-                "commands on data, and none about connections, subscriptions or transactions",
-            ));
-        }
-
-        self.check_valid()?;
-        let (context, target) = (self.context(), self.slot.target());
-
-        let under_way = self.lease.command();
-        let deadline = context.exchange_deadline();
-        let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
-
-        let ownership = match settle_command(applied, under_way) {
-            Ok(Applied::Done(replies)) => return Ok(replies),
-            Ok(Applied::Gone) => Ownership::Gone,
-            Ok(Applied::Taken) => Ownership::Taken,
-            Err(failure) if failure.is_unknown() => {
-                // Never repeated: the commands of the user may have been applied.
-                return Err(Error::from(failure)
-                    .with_consequence("look whether the transaction was applied"));
-            }
-            // This is about the lock's key. An error about a key of the user is a value among the
-            // replies.
-            Err(failure) => taken_by_wrong_type(failure)?,
-        };
-
-        self.check_ownership(ownership)?;
-        Ok(Vec::new())
-    }
-
     /// Ends a lease as lost if Redis replied that its owner does not have the lock.
     pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
         if ownership == Ownership::Owned {
@@ -199,12 +165,4 @@ impl Holding {
         }
         Err(self.not_live_error())
     }
-}
-
-/// Keeps a command without a reply counted, so that its lease is not passed on (rule 17).
-fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
-    if outcome.as_ref().is_err_and(Failure::is_unknown) {
-        under_way.keep_pending();
-    }
-    outcome
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::base::name::Name;
+use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::context::Context;
 use crate::engine::lease::HeldLease;
-use crate::engine::slot::Slot;
+use crate::engine::slot::{Slot, WaitLimit};
 
 /// What a guard has while it holds a lock. The slot and the lease do not refer to each other: a slot has
 /// one lease after another, and a lease only records what Redis replied about it.
@@ -34,9 +35,18 @@ impl Holding {
         self.context().now()
     }
 
-    /// How long its holder may still rely on it.
-    pub(crate) fn remaining(&self) -> Duration {
+    /// How long its holder may still rely on it as on a hold with this access.
+    pub(crate) fn remaining(&self, access: Option<Access>) -> Duration {
+        // A view of the writer is not valid any more after a downgrade (rule 36).
+        if self.lease.access() < access {
+            return Duration::ZERO;
+        }
         self.lease.valid_until().since(self.now())
+    }
+
+    /// The limit of a wait that begins now.
+    pub(crate) fn wait_limit(&self, wait: Duration) -> WaitLimit {
+        WaitLimit::Until(self.now().after(wait))
     }
 
     /// How many wait for it, as far as this process knows.

@@ -11,6 +11,7 @@
 //! They are written under the lock of the phase. A reader decides by one of them alone, so no order
 //! between the two matters.
 
+mod change;
 mod hold_count;
 mod terms;
 #[cfg(test)]
@@ -20,11 +21,15 @@ use std::time::Duration;
 
 use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
+use crate::base::share::Access;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::base::token::FencingToken;
 use crate::engine::callback::{LossHook, LossHooks};
 use crate::protocol::target::Target;
 
+pub(crate) use change::Change;
+use change::Changes;
 use hold_count::HoldCount;
 pub(crate) use terms::{Grant, validity};
 use terms::{LeaseTerms, RENEWALS_PER_LEASE};
@@ -67,6 +72,10 @@ pub(crate) struct HeldLease {
     /// (rule 17).
     under_way: AtomicU32,
     pub(crate) hold_count: HoldCount,
+    /// How a read-write lock is held.
+    changes: Changes,
+    /// The token of an upgrade; 0 if there was none.
+    upgraded: AtomicU64,
     /// The callbacks of this hold. Added to only under `phase`.
     hooks: LossHooks,
 }
@@ -115,6 +124,32 @@ impl HeldLease {
         Some(next)
     }
 
+    /// One more hold of the entry of a reader, by a thread with these options, beside this one; `None` if it cannot be
+    /// shared. Another one is renewed for it.
+    pub(crate) fn sibling(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
+        // Each hold would count its renewals for itself, and there is one renewal for all.
+        let counts = options.max_renewals.or(self.terms.options.max_renewals).is_some();
+        if counts || !self.terms.options.requests_same_as(options) || !self.may_be_shared(now) {
+            return None;
+        }
+        let terms = self.terms.sibling(options, now);
+        let shown = self.hold_count.shown();
+        let leased_until = self.leased_until();
+        Some(HeldLease::begin(terms, leased_until, Moment::FAR, self.is_claim(), shown))
+    }
+
+    /// Another hold of the same entry ends: what is to be done for the entry is this one's from now on.
+    pub(crate) fn take_over(&self, other: &HeldLease) {
+        self.renew_at.fetch_min(other.renew_at().as_nanos(), Ordering::Relaxed);
+        self.may_last_until(other.perhaps_until());
+        // Whatever the phase: a release that has begun looks at it when it is the last.
+        self.kept_until.fetch_max(other.kept_until.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.doubted_at.fetch_max(other.doubted_at.load(Ordering::SeqCst), Ordering::SeqCst);
+        if other.failing.load(Ordering::Relaxed) {
+            self.renewal_failed();
+        }
+    }
+
     /// A hold that begins now, while Redis shows this count.
     fn begin(
         terms: LeaseTerms,
@@ -137,18 +172,26 @@ impl HeldLease {
             doubted_at: AtomicU64::new(0),
             under_way: AtomicU32::new(0),
             hold_count: HoldCount::new(shown),
+            changes: Changes::new(terms.options.share.access()),
+            upgraded: AtomicU64::new(0),
             hooks: LossHooks::default(),
             terms,
         })
     }
 
-    /// Whether another hold may follow: the lease is renewed, nothing is under way or unsettled (rule
+    /// Whether another hold may follow: the lease is renewed, its weight was not changed, nothing is under way or unsettled (rule
     /// 17), no eviction was reported, Redis is not to keep the lock from everybody, and the end is not near.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
+        // A command of this hold that runs later would run for the next holder: its transaction would
+        // apply, with another thread's lease to guard it.
+        !self.is_under_way() && self.may_be_shared(now)
+    }
+
+    /// The same for a hold beside this one. What is under way for one reader may run beside another.
+    fn may_be_shared(&self, now: Moment) -> bool {
         self.terms.options.lease.is_renewed()
-            // A command of this hold that runs later would run for the next holder: its transaction would
-            // apply, with another thread's lease to guard it.
-            && !self.is_under_way()
+            // The next hold would take itself for what this one began as.
+            && self.changes.last().number == 0
             && !self.failing.load(Ordering::Relaxed)
             && !self.is_doubted()
             && !self.is_kept(now)
@@ -158,6 +201,47 @@ impl HeldLease {
             // A renewal is due when two thirds are left. With less than a quarter left the renewals do
             // not get through, and the next hold would begin just before its loss.
             && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
+    }
+
+    /// As what its holder has a read-write lock.
+    pub(crate) fn access(&self) -> Option<Access> {
+        self.terms.options.share.access()?;
+        Some(self.changes.last().access)
+    }
+
+    /// Begins a change by which it is held with this access, from now on. Returns its number (rules 35, 36).
+    pub(crate) fn begin_change(&self, access: Access) -> u64 {
+        self.changes.begin(access)
+    }
+
+    /// The change of this number had no reply: the worker sends it until it has one.
+    pub(crate) fn leave_change(&self, number: u64) {
+        self.changes.update(number, self.changes.last().access, true);
+    }
+
+    /// The change that the worker is to send, if there is one.
+    pub(crate) fn open_change(&self) -> Option<Change> {
+        Some(self.changes.last()).filter(|change| change.is_open)
+    }
+
+    /// Redis has replied to a change.
+    pub(crate) fn change_settled(&self, change: Change) {
+        self.changes.update(change.number, change.access, false);
+    }
+
+    /// The change of this number has made it the writer, with this token.
+    pub(crate) fn upgraded(&self, number: u64, token: u64) {
+        // The token first: whoever finds the writer finds its token too.
+        self.upgraded.store(token, Ordering::SeqCst);
+        self.changes.update(number, Access::Write, false);
+    }
+
+    /// Its token, which an upgrade replaces by a greater one (rule 32).
+    pub(crate) fn token(&self) -> FencingToken {
+        match self.upgraded.load(Ordering::SeqCst) {
+            0 => self.terms.token,
+            token => FencingToken::new(token),
+        }
     }
 
     /// The end of what Redis granted, whatever happened to the hold.
@@ -227,6 +311,9 @@ impl HeldLease {
 
     /// When the worker should check it again.
     pub(crate) fn next_check(&self) -> Moment {
+        if self.open_change().is_some() {
+            return Moment::PAST;
+        }
         self.renew_at().min(self.valid_until())
     }
 
@@ -358,7 +445,7 @@ impl HeldLease {
     fn lose_inner(&self, phase: &mut LeasePhase, cause: LossCause) -> Loss {
         let is_renewed = self.terms.options.lease.is_renewed();
         let name = self.terms.target.name();
-        let loss = Loss::new(name.clone(), self.terms.token, cause, is_renewed);
+        let loss = Loss::new(name.clone(), self.token(), cause, is_renewed);
         // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
         // itself invalid.
         self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);

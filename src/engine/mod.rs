@@ -48,10 +48,13 @@
 //! | `dispatch` | which slots a message is for |
 //! | `holding` | a lease together with its slot |
 //! | `release` | the release of a holding, and its loss |
-//! | `extend` | extend, check and transaction: the requests of a holder |
+//! | `extend` | extend and check: the requests of a holder |
+//! | `transaction` | commands that apply only while a holder has its locks |
+//! | `change` | the downgrade of a read-write lock |
 //! | `durability` | waiting until replicas or disks have a new lease |
 //! | `acquire` | how the acquirer gets the lease from Redis |
 //! | `blocked_call` | who was in the way when a thread went without a lock |
+//! | `upgrade` | how an upgradable reader becomes the writer |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | the end of all of it |
 //!
@@ -85,6 +88,7 @@ mod backoff;
 pub(crate) mod blocked_call;
 mod blocker;
 pub(crate) mod callback;
+mod change;
 pub(crate) mod closing;
 pub(crate) mod context;
 mod dispatch;
@@ -102,6 +106,8 @@ pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod slot_table;
 pub(crate) mod thread_hold;
+pub(crate) mod transaction;
+mod upgrade;
 mod worker;
 
 use std::ops::Deref;

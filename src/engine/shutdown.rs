@@ -18,6 +18,7 @@ use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::closing::ClosingPhase;
 use crate::engine::holding::Holding;
+use crate::engine::worker::Report;
 
 /// Cancels all waits, lets holders release until `grace` is over, takes the other locks, and waits for at most
 /// `within` until all are released.
@@ -48,12 +49,16 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     // A release after `max_hold` is due only when the lease ends, so as not to let others in beside a
     // thread that is still at work. After the grace the locks of such threads are taken anyway.
     engine.worker.flush_releases();
-    holdings.iter().for_each(Holding::shut_down);
+    let mut report = Report::default();
+    holdings.iter().filter_map(Holding::shut_down).for_each(|loss| report.lost(loss));
     // The slots first, because everything in a slot is recorded with the worker before it leaves the slot. The
     // other way round a lease could move from the one to the other between the two looks.
     let busy = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
     let mut left: Vec<_> = busy.map(|slot| slot.target().name().clone()).collect();
     let pending = engine.worker.wait_released(deadline);
     left.extend(pending.iter().map(|target| target.name().clone()));
+    // Last: a logger may be slow, and what it takes is no longer missing for the releases.
+    report.log(engine.now());
+    cancelled += closing.take_refused();
     CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
 }

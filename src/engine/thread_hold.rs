@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
+use crate::base::share::Access;
 use crate::base::sync::{Arc, thread_local};
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
@@ -19,6 +20,8 @@ pub(crate) struct ThreadHold {
     holding: Holding,
     /// Zero once it is over for this thread.
     count: Cell<u32>,
+    /// How many of these are upgradable reads, and how many writes, of a read-write lock.
+    greater: [Cell<u32>; 2],
 }
 
 impl ThreadHold {
@@ -30,15 +33,49 @@ impl ThreadHold {
         self.count.get()
     }
 
-    /// Counts one more. Returns false if the counter is full.
-    pub(crate) fn enter(&self) -> bool {
+    /// Counts one more, of this access to a read-write lock. Returns false if the counter is full.
+    pub(crate) fn enter(&self, access: Option<Access>) -> bool {
         let Some(count) = self.count.get().checked_add(1) else { return false };
+        if let Some(greater) = self.greater(access) {
+            greater.set(greater.get() + 1);
+        }
         self.set(count);
         true
     }
 
+    /// Where this access is counted, besides the sum.
+    fn greater(&self, access: Option<Access>) -> Option<&Cell<u32>> {
+        match access {
+            None | Some(Access::Read) => None,
+            Some(Access::UpgradableRead) => Some(&self.greater[0]),
+            Some(Access::Write) => Some(&self.greater[1]),
+        }
+    }
+
+    /// One of the times that the thread holds a read-write lock becomes another.
+    pub(crate) fn recount(&self, before: Option<Access>, after: Access) {
+        if let Some(greater) = self.greater(before) {
+            greater.set(greater.get().saturating_sub(1));
+        }
+        if let Some(greater) = self.greater(Some(after)) {
+            greater.set(greater.get() + 1);
+        }
+    }
+
+    /// The greatest access that one of the guards of a read-write lock needs.
+    pub(crate) fn needs(&self) -> Access {
+        match self.greater.each_ref().map(Cell::get) {
+            [0, 0] => Access::Read,
+            [_, 0] => Access::UpgradableRead,
+            _ => Access::Write,
+        }
+    }
+
     /// Counts one less. Returns whether that was the last, so that the caller releases the lease.
-    pub(crate) fn leave(self: &Rc<ThreadHold>) -> bool {
+    pub(crate) fn leave(self: &Rc<ThreadHold>, access: Option<Access>) -> bool {
+        if let Some(greater) = self.greater(access) {
+            greater.set(greater.get().saturating_sub(1));
+        }
         match self.count.get() {
             // The thread has ended, or the guard was turned into an owned lease: somebody else releases
             // it.
@@ -72,7 +109,11 @@ impl ThreadHold {
 /// Makes a holding the hold of this thread.
 pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
     let slot = Arc::as_ptr(&holding.slot);
-    let hold = Rc::new(ThreadHold { holding, count: Cell::new(1) });
+    let access = holding.lease.access();
+    let hold = Rc::new(ThreadHold { holding, count: Cell::new(1), greater: Default::default() });
+    if let Some(greater) = hold.greater(access) {
+        greater.set(1);
+    }
     // While the thread ends its table is gone: only the guard has the hold then.
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();

@@ -1,9 +1,6 @@
 //! The guard of a thread's hold.
 
-use std::rc::Rc;
-
 use crate::base::error::Result;
-use crate::engine::thread_hold::ThreadHold;
 use crate::kind::hold::ThreadHeld;
 use crate::kind::hold_method::hold_methods;
 
@@ -51,8 +48,8 @@ hold_methods! {
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Rc<ThreadHold>) -> Guard {
-        Guard(ThreadHeld::new(hold))
+    pub(crate) fn new(held: ThreadHeld) -> Guard {
+        Guard(held)
     }
 
     #[cfg(all(test, leasehold_shuttle))]

@@ -6,15 +6,16 @@ use crate::base::error::{Error, Result};
 use crate::base::inspection::{Holder, Inspection};
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
-use crate::base::share::Share;
+use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
-use crate::base::time::{Moment, moment_of};
+use crate::base::time::moment_of;
+use crate::engine::acquire::several::Wanted;
 use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
-use crate::kind::hold::OwnedHold;
+use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::wire::failure::Failure;
@@ -36,10 +37,12 @@ impl Handle {
     }
 
     pub(crate) fn lock(&self) -> Result<Guard> {
-        self.acquire(WaitLimit::FOR_EVER)?
-            // A wait without an end returns no `None`. If that changed, an error would be safer than a
-            // panic.
-            .ok_or_else(|| Error::timeout("a wait without a deadline has ended").of(self.name()))
+        self.acquire(WaitLimit::FOR_EVER)?.ok_or_else(|| self.endless_wait_error())
+    }
+
+    /// A wait without an end returns no `None`. If that changed, an error would be safer than a panic.
+    pub(crate) fn endless_wait_error(&self) -> Error {
+        Error::timeout("a wait without a deadline has ended").of(self.name())
     }
 
     pub(crate) fn try_lock(&self) -> Result<Option<Guard>> {
@@ -56,20 +59,15 @@ impl Handle {
 
     /// The limit of a wait that begins now.
     pub(crate) fn until(&self, wait: Duration) -> WaitLimit {
-        self.until_moment(self.slot.context().now().after(wait))
+        let now = self.slot.context().now();
+        WaitLimit::until(now.after(wait), now)
     }
 
     pub(crate) fn until_instant(&self, deadline: Instant) -> WaitLimit {
         // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
         // once, here, the deadline then counts through suspend.
-        self.until_moment(moment_of(deadline, self.slot.context().now()))
-    }
-
-    fn until_moment(&self, deadline: Moment) -> WaitLimit {
-        let over = deadline <= self.slot.context().now();
-        // One attempt, and not none: a free lock is taken even with a deadline in the past. And as
-        // a `try` it does not join the queue, which it would have to leave at once.
-        if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) }
+        let now = self.slot.context().now();
+        WaitLimit::until(moment_of(deadline, now), now)
     }
 
     /// What its calls ask for, unless they say.
@@ -96,25 +94,57 @@ impl Handle {
         }
     }
 
-    fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
-        // Before any I/O, and before the slot: this thread would wait there for itself.
-        if let Some(hold) = find(&self.slot) {
-            // A lost hold is not taken anew. The outer section of this thread believes that it has
-            // held the lock all along, and would go on over what another holder has changed.
-            if let Err(error) = hold.holding().check_valid() {
-                return Err(error.of(self.name()));
-            }
-            // No command: the count lives in this thread, and reentry must not fail because Redis
-            // is away.
-            return if hold.enter() {
-                Ok(Some(Guard::new(hold)))
-            } else {
-                Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
-                    .of(self.name()))
-            };
+    /// Enters a hold of this thread once more, if there is one, with this access if it is a read-write lock.
+    pub(super) fn reenter(&self, access: Option<Access>) -> Result<Option<ThreadHeld>> {
+        let Some(hold) = find(&self.slot) else { return Ok(None) };
+        // A lost hold is not taken anew. The outer section of this thread believes that it has
+        // held the lock all along, and would go on over what another holder has changed.
+        if let Err(error) = hold.holding().check_valid() {
+            return Err(error.of(self.name()));
         }
-        let holding = acquire(&self.slot, &self.options, wait_limit)?;
-        Ok(holding.map(|holding| Guard::new(adopt(holding))))
+        if let (Some(held), Some(wanted)) = (hold.holding().lease.access(), access)
+            && held < Access::Write
+            && wanted > Access::Read
+        {
+            return Err(waits_for_itself(self.name(), held, wanted));
+        }
+        // No command: the count lives in this thread, and reentry must not fail because Redis
+        // is away.
+        if hold.enter(access) {
+            Ok(Some(ThreadHeld::new(hold, access)))
+        } else {
+            Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
+                .of(self.name()))
+        }
+    }
+
+    /// The same lock, of which each call asks for this.
+    pub(super) fn for_share(&self, share: Share) -> Handle {
+        Handle { slot: Arc::clone(&self.slot), options: self.options.for_share(share) }
+    }
+
+    /// This lock as one of several.
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        Wanted { slot: &self.slot, options: &self.options }
+    }
+
+    fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
+        Ok(self.enter(None, wait_limit)?.map(Guard::new))
+    }
+
+    /// Takes the lock for this thread, with this access if it is a read-write lock.
+    pub(crate) fn enter(
+        &self,
+        access: Option<Access>,
+        wait_limit: WaitLimit,
+    ) -> Result<Option<ThreadHeld>> {
+        // Before any I/O, and before the slot: this thread would wait there for itself.
+        if let Some(held) = self.reenter(access)? {
+            return Ok(Some(held));
+        }
+        let share = access.map_or(self.options.share, Share::Access);
+        let holding = acquire(&self.slot, &self.options.for_share(share), wait_limit)?;
+        Ok(holding.map(|holding| ThreadHeld::new(adopt(holding), access)))
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
@@ -171,7 +201,7 @@ impl Handle {
         match find(&self.slot) {
             // A guard for the moment of its release. The thread's other guards stay, and find the
             // count lowered.
-            Some(hold) => Guard::new(hold).release(),
+            Some(hold) => ThreadHeld::new(hold, None).release(),
             None => Err(Error::not_held(
                 "not held by this thread: it has not locked it, has unlocked it already, or has made its \
                  guard an OwnedLease; unlock it in the thread that locked it, or release the OwnedLease",

@@ -3,77 +3,154 @@
 use std::rc::Rc;
 
 use crate::base::error::{Error, Result};
+use crate::base::name::Name;
+use crate::base::share::Access;
 use crate::engine::holding::Holding;
+use crate::engine::slot::WaitLimit;
 use crate::engine::thread_hold::{ThreadHold, adopt, find};
 
+/// What a hold leaves behind when it ends.
+enum Left {
+    Nothing,
+    /// The thread holds the lock further on.
+    Inner(Rc<ThreadHold>),
+    /// Its lock is to be released.
+    Last(Rc<ThreadHold>),
+}
+
 /// One of the times that this thread holds a lock.
-pub(crate) struct ThreadHeld(Option<Rc<ThreadHold>>);
+pub(crate) struct ThreadHeld {
+    hold: Option<Rc<ThreadHold>>,
+    /// As what it holds a read-write lock this time.
+    access: Option<Access>,
+}
 
 impl ThreadHeld {
-    pub(super) fn new(hold: Rc<ThreadHold>) -> ThreadHeld {
-        ThreadHeld(Some(hold))
+    pub(super) fn new(hold: Rc<ThreadHold>, access: Option<Access>) -> ThreadHeld {
+        ThreadHeld { hold: Some(hold), access }
     }
 
     pub(super) fn hold(&self) -> &Rc<ThreadHold> {
         // Only methods that consume it take it.
-        self.0.as_ref().expect("a guard has its hold until it is consumed")
+        self.hold.as_ref().expect("a guard has its hold until it is consumed")
     }
 
     pub(super) fn holding(&self) -> &Holding {
         self.hold().holding()
     }
 
+    pub(super) fn access(&self) -> Option<Access> {
+        self.access
+    }
+
+    /// Makes it a lesser one of a read-write lock, and the hold too, unless another guard needs more.
+    pub(super) fn downgrade(mut self, to: Access) -> Result<ThreadHeld> {
+        self.hold().recount(self.access, to);
+        self.access = Some(to);
+        let outcome = self.holding().downgrade(self.hold().needs());
+        self.unless_failed(outcome).map(|(held, ())| held)
+    }
+
+    /// Makes it the writer of a read-write lock. Returns it unchanged if the wait is over.
+    pub(super) fn upgrade(
+        mut self,
+        wait_limit: WaitLimit,
+    ) -> Result<std::result::Result<ThreadHeld, ThreadHeld>> {
+        let hold = self.hold();
+        if hold.holding().lease.access() < Some(Access::Write) {
+            if hold.count() > 1 {
+                return Err(waits_for_itself(hold.holding().name(), Access::Read, Access::Write));
+            }
+            let outcome = hold.holding().upgrade(wait_limit);
+            let (held, is_writer) = self.unless_failed(outcome)?;
+            if !is_writer {
+                return Ok(Err(held));
+            }
+            self = held;
+        }
+        self.hold().recount(self.access, Access::Write);
+        self.access = Some(Access::Write);
+        Ok(Ok(self))
+    }
+
+    /// Goes on with the hold, unless that failed.
+    fn unless_failed<T>(self, outcome: Result<T>) -> Result<(ThreadHeld, T)> {
+        match outcome {
+            Ok(value) => Ok((self, value)),
+            Err(error) => {
+                // Here and not by the drop, which logs: the caller gets the one error that counts.
+                let _ = self.release();
+                Err(error)
+            }
+        }
+    }
+
+    /// A wait without an end has ended, which cannot be.
+    pub(super) fn endless_wait_error(&self) -> Error {
+        Error::timeout("a wait without a deadline has ended").of(self.holding().name())
+    }
+
     /// Takes the hold out of this thread. Returns it unchanged if the thread holds the lock more than once.
     pub(super) fn into_owned(mut self) -> std::result::Result<OwnedHold, ThreadHeld> {
-        match self.0.take() {
+        match self.hold.take() {
             // Only the last hold. With others left this thread would go on as a holder while the
             // new thread releases the lock.
             Some(hold) if hold.count() == 1 => {
                 // Takes the hold out of this thread's table, so that a reentry here waits for the
                 // lock like any other thread. The lease itself goes on.
-                hold.leave();
+                hold.leave(self.access);
                 Ok(OwnedHold(Some(hold.holding().clone())))
             }
             // Put back, or the drop would find nothing to release.
             hold => {
-                self.0 = hold;
+                self.hold = hold;
                 Err(self)
             }
         }
     }
 
     /// Counts one hold less, and releases the lock with the last one.
-    pub(super) fn release(mut self) -> Result<()> {
-        // Also if the thread holds the lock further on. Its work under this hold may have collided
-        // with another holder, and the caller of an inner release may be the only one that can undo
-        // it.
-        if let Some(hold) = self.leave()?
-            && let Err(error) = hold.holding().check_valid()
-        {
-            return Err(error.of(hold.holding().name()));
-        }
-        Ok(())
+    pub(super) fn release(self) -> Result<()> {
+        self.leave()?.map_or(Ok(()), |last| last.release())
     }
 
-    /// Counts one hold less, and releases the lock with the last one. Returns the hold if the
-    /// thread has others.
-    fn leave(&mut self) -> Result<Option<Rc<ThreadHold>>> {
-        // Taken first: whatever happens next, the drop that follows `release` finds nothing to
-        // release again.
-        let Some(hold) = self.0.take() else { return Ok(None) };
+    /// Counts one hold less. Returns the lock if that was the last, so that the caller releases it.
+    pub(super) fn leave(mut self) -> Result<Option<Holding>> {
+        match self.count_down()? {
+            Left::Last(hold) => Ok(Some(hold.holding().clone())),
+            // Its work under this hold may have collided with another holder, and the caller of an inner
+            // release may be the only one that can undo it.
+            Left::Inner(hold) => {
+                hold.holding().check_valid().map_err(|error| error.of(hold.holding().name()))?;
+                Ok(None)
+            }
+            Left::Nothing => Ok(None),
+        }
+    }
+
+    fn count_down(&mut self) -> Result<Left> {
+        // Taken first: whatever happens next, the drop that follows finds nothing to release again.
+        let Some(hold) = self.hold.take() else { return Ok(Left::Nothing) };
         if hold.count() == 0 {
             // Released by key, or left to the worker at the end of the thread. The lock may be
             // another's by now.
             return Err(hold.holding().not_live_error().of(hold.holding().name()));
         }
         // Not checked for validity if others remain: reading the clock would be most of the cost of
-        // an inner drop, which returns nothing anyway. `release` does check.
-        if hold.leave() { hold.holding().release().map(|()| None) } else { Ok(Some(hold)) }
+        // an inner drop, which returns nothing anyway. `leave` does check.
+        if hold.leave(self.access) {
+            return Ok(Left::Last(hold));
+        }
+        // The guards that are left may need less of a read-write lock.
+        if self.access > Some(Access::Read) {
+            hold.holding().downgrade(hold.needs())?;
+        }
+        Ok(Left::Inner(hold))
     }
 
     /// Leaves the hold to its thread, which releases it by key or at its end.
     pub(super) fn keep(mut self) -> Result<()> {
-        let Some(hold) = self.0.take() else { return Ok(()) };
+        let Some(hold) = self.hold.take() else { return Ok(()) };
         // A thread whose thread-local storage is gone has no table of holds. Kept there, the lock
         // would be renewed for as long as the process lives, and nobody could release it.
         if find(&hold.holding().slot).is_some() {
@@ -81,7 +158,7 @@ impl ThreadHeld {
         }
         // By the worker and not by a drop, which logs its failures: many loggers use thread-local
         // storage, and panic at the end of a thread.
-        if hold.leave() {
+        if hold.leave(self.access) {
             hold.holding().release_in_background();
         }
         let text =
@@ -92,13 +169,26 @@ impl ThreadHeld {
 
 impl Drop for ThreadHeld {
     fn drop(&mut self) {
-        match self.leave() {
+        let outcome = match self.count_down() {
+            Ok(Left::Last(hold)) => hold.holding().release(),
+            outcome => outcome.map(drop),
+        };
+        match outcome {
             // A loss is worth a line even here: nobody else may report it. A guard whose hold was
             // released by key is not, as the program did that itself.
             Err(error) if !error.is_not_held() || error.is_lost() => log!(warn, "{error}"),
             _ => {}
         }
     }
+}
+
+/// The error of a thread that would wait for its own hold of a read-write lock (rule 38).
+pub(super) fn waits_for_itself(name: &Name, held: Access, wanted: Access) -> Error {
+    let wrong =
+        format_args!("this thread is a {held} already, and as a {wanted} it would wait for itself");
+    let right =
+        "one hold, of what is needed in the end: `write`, or `upgradable_read` and then `upgrade`";
+    Error::config("access", wrong, right).of(name)
 }
 
 /// A hold that belongs to no thread.
@@ -114,12 +204,23 @@ impl OwnedHold {
         self.0.as_ref().expect("a hold is there until it is consumed")
     }
 
+    pub(super) fn access(&self) -> Option<Access> {
+        // It is not changed while it belongs to no thread.
+        None
+    }
+
     /// Makes it the hold of the thread that calls this.
     pub(super) fn into_thread(mut self) -> ThreadHeld {
         // Also for a lease that was lost on its way: the guard then reports the loss, where an
         // error here would leave the caller without anything to ask for its cause.
         let holding = self.0.take().expect("a hold is there until it is consumed");
-        ThreadHeld::new(adopt(holding))
+        let access = holding.lease.access();
+        ThreadHeld::new(adopt(holding), access)
+    }
+
+    /// Ends it. The caller releases the lock.
+    pub(super) fn leave(mut self) -> Option<Holding> {
+        self.0.take()
     }
 
     pub(super) fn release(mut self) -> Result<()> {

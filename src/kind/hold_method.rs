@@ -21,6 +21,10 @@ macro_rules! hold_methods {
                 self.0.holding()
             }
 
+            fn access(&self) -> Option<$crate::Access> {
+                self.0.access()
+            }
+
             /// A view of this hold for other threads.
             ///
             /// ```
@@ -184,7 +188,7 @@ macro_rules! hold_methods {
                 // a connection nor leaves one inside a transaction by a panic.
                 let mut pipeline = $crate::wire::Pipeline::new();
                 build(&mut pipeline);
-                self.holding().apply(&pipeline)
+                $crate::engine::transaction::apply(&[self.holding()], &pipeline)
             }
 
             /// Makes a short claim a whole lease now, for work that cannot stop before its end.
@@ -224,7 +228,8 @@ macro_rules! hold_methods {
             /// holds nothing any more. When the time is over, this client releases the lock, and that wakes the waiters. If
             /// the process has ended by then, the lock ends with what was left of its lease, which may be later; waiters
             /// notice that within a second. So in a process that ends after its job, use a lease that is not much longer
-            /// than this time.
+            /// than this time. If the client is dropped earlier, its thread that renews and its connection stay until the
+            /// time is over, to release the lock.
             ///
             /// **What ends it earlier.** [`force_release`](crate::Mutex::force_release), and what ends any lock: a deleted
             /// key, or a server that loses its memory. [`close`](crate::LockClient::close) and

@@ -20,10 +20,12 @@ mod handle;
 mod hold;
 mod hold_method;
 mod method;
+pub(crate) mod multi;
 pub(crate) mod mutex;
 mod owned;
 mod owner_value;
 pub(crate) mod reentrant;
+mod rw_lock;
 pub(crate) mod semaphore;
 #[cfg(test)]
 mod tests;
@@ -35,9 +37,11 @@ use crate::protocol::lock_kind::LockKind;
 
 pub use guard::Guard;
 pub(crate) use handle::Handle;
+pub use multi::{MultiGuard, Part, PartGuard};
 pub use mutex::Mutex;
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
+pub use rw_lock::{ReadGuard, RwLock, UpgradableReadGuard, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use watch::LeaseWatch;
 

@@ -27,7 +27,7 @@ macro_rules! view_methods {
             /// # }
             /// ```
             pub fn fencing_token(&self) -> $crate::FencingToken {
-                self.holding().lease.terms.token
+                self.holding().lease.token()
             }
 
             /// Whether the lease is still valid on this machine's clock. No I/O.
@@ -62,7 +62,7 @@ macro_rules! view_methods {
             /// # }
             /// ```
             pub fn remaining(&self) -> ::std::time::Duration {
-                self.holding().remaining()
+                self.holding().remaining(self.access())
             }
 
             /// Why the lock was lost, or `None` if it was not: it is held, or was released. No I/O.

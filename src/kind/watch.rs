@@ -1,5 +1,6 @@
 //! A view of a hold for other threads.
 
+use crate::base::share::Access;
 use crate::base::token::FencingToken;
 use crate::engine::holding::Holding;
 use crate::kind::view_method::view_methods;
@@ -8,7 +9,7 @@ use crate::kind::view_method::view_methods;
 ///
 /// [`Guard::lease_watch`](crate::Guard::lease_watch) makes it, for threads that help with the work under a lock while its guard stays with
 /// the thread that took it. A watch keeps nothing locked: once the lock is released or lost, it is no longer
-/// valid. It can be cloned and sent.
+/// valid, and neither is the watch of a writer that became a reader. It can be cloned and sent.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex, parts: Vec<u32>) -> leasehold::Result<()> {
@@ -29,7 +30,11 @@ use crate::kind::view_method::view_methods;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct LeaseWatch(Holding);
+pub struct LeaseWatch {
+    holding: Holding,
+    /// As what a read-write lock was held when this was made.
+    access: Option<Access>,
+}
 
 view_methods! {
     LeaseWatch {
@@ -42,11 +47,15 @@ impl LeaseWatch {
     pub(super) fn new(holding: &Holding) -> LeaseWatch {
         // The watch shares the lease, but is no hold: it has no count and releases nothing when it
         // is dropped. So a forgotten watch keeps memory, and no lock.
-        LeaseWatch(holding.clone())
+        LeaseWatch { holding: holding.clone(), access: holding.lease.access() }
     }
 
     fn holding(&self) -> &Holding {
-        &self.0
+        &self.holding
+    }
+
+    fn access(&self) -> Option<Access> {
+        self.access
     }
 
     /// The same as [`fencing_token`](Self::fencing_token), by a shorter name.

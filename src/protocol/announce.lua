@@ -5,11 +5,12 @@
 --       3 and more: kind and name of each lock
 -- Returns how many entries were dropped
 --
--- The server's clock alone counts. `ZADD` comes first: out of memory the server refuses it, and nothing is
--- written.
+-- The server's clock alone counts. Entries that are far ahead of it were made before it was set back. `ZADD`
+-- comes first: out of memory the server refuses it, and nothing is written.
 local now = redis.call('TIME')[1]
 for at = 3, #ARGV do
   redis.call('ZADD', KEYS[1], now, ARGV[at])
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2] * 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now + ARGV[2], '+inf')
 return redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now - ARGV[2])

@@ -10,7 +10,7 @@ use crate::base::sync::Arc;
 use crate::protocol::reply::unexpected;
 use crate::protocol::target::Target;
 use crate::wire::Value;
-use crate::wire::failure::Failure;
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Argument::{Bytes, Number};
 use crate::wire::script::{Call, Script};
 
@@ -49,17 +49,35 @@ pub(super) fn entries(value: Value) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     Ok(entries.into_iter().filter_map(entry).collect())
 }
 
+/// Why a scan cannot go on.
+const SERVER_GONE: &str =
+    "the cluster has changed during a scan: the node that was scanned is no master any more";
+
 /// How far a scan has come: each server is scanned for strings, and then for hashes.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ScanPosition {
-    pub(crate) server: usize,
     pub(crate) hashes: bool,
     cursor: Vec<u8>,
+    /// The server that is scanned now.
+    server: Option<String>,
+    /// Those that were scanned to their end.
+    done: Vec<String>,
 }
 
 impl ScanPosition {
-    pub(crate) const START: ScanPosition =
-        ScanPosition { server: 0, hashes: false, cursor: Vec::new() };
+    /// Which of these servers is scanned now; none if all are done. A server that is scanned must stay among
+    /// them: what it had has moved elsewhere, perhaps to one that is done.
+    pub(crate) fn choose(&mut self, servers: &[&str]) -> Result<Option<usize>, Failure> {
+        if let Some(server) = &self.server {
+            let place = servers.iter().position(|one| one == server);
+            return place
+                .map(Some)
+                .ok_or_else(|| Failure::NotSent(NotSentReason::Unroutable(SERVER_GONE.into())));
+        }
+        let next = servers.iter().position(|one| !self.done.iter().any(|done| done == one));
+        self.server = next.map(|next| servers[next].to_owned());
+        Ok(next)
+    }
 
     pub(crate) fn type_name(&self) -> &'static str {
         if self.hashes { "hash" } else { "string" }
@@ -81,17 +99,52 @@ impl ScanPosition {
         else {
             return Err(odd);
         };
-        *self = match (cursor == b"0", self.hashes) {
-            (false, _) => ScanPosition { cursor, ..self.clone() },
-            (true, false) => {
-                ScanPosition { server: self.server, hashes: true, ..ScanPosition::START }
+        self.cursor = cursor;
+        if self.cursor == b"0" {
+            if self.hashes {
+                self.done.extend(self.server.take());
             }
-            (true, true) => ScanPosition { server: self.server + 1, ..ScanPosition::START },
-        };
+            self.hashes = !self.hashes;
+        }
         let key = |value| match value {
             Value::BulkString(key) => Some(key),
             _ => None,
         };
         Ok(keys.into_iter().filter_map(key).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(cursor: &str) -> Value {
+        Value::Array(vec![Value::BulkString(cursor.into()), Value::Array(Vec::new())])
+    }
+
+    #[test]
+    fn scan_goes_on_by_names_of_servers() {
+        let mut position = ScanPosition::default();
+        assert_eq!(position.choose(&["b", "a"]).unwrap(), Some(0));
+        position.read(page("7")).unwrap();
+        // Another one has come, and the order is another one.
+        assert_eq!(position.choose(&["a", "b", "c"]).unwrap(), Some(1));
+        position.read(page("0")).unwrap();
+        assert_eq!((position.choose(&["a", "b"]).unwrap(), position.hashes), (Some(1), true));
+        position.read(page("0")).unwrap();
+        assert_eq!(position.choose(&["b", "a"]).unwrap(), Some(1), "the first is done");
+        for _ in 0..2 {
+            position.read(page("0")).unwrap();
+        }
+        assert_eq!(position.choose(&["b"]).unwrap(), None);
+    }
+
+    #[test]
+    fn scan_fails_when_its_server_goes() {
+        let mut position = ScanPosition::default();
+        position.choose(&["a", "b"]).unwrap();
+        position.read(page("7")).unwrap();
+        let failure = position.choose(&["b", "c"]).unwrap_err();
+        assert!(failure.to_string().contains("no master any more"), "{failure}");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::protocol::reply::{OwnershipReply, released, renewed};
+use crate::base::share::Access;
+use crate::protocol::reply::{ChangeReply, Ownership, OwnershipReply, changed, released, renewed};
+use crate::protocol::request::{ChangeRequest, ChangeTo};
 use crate::protocol::target::Target;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
@@ -23,6 +25,15 @@ impl LeaseRequest<'_> {
         // that, a reply that is out of step by one would renew a lease in this process alone.
         match self.command {
             LeaseCommand::Renew { .. } => renewed(reply, self.target.weighted().is_some()),
+            LeaseCommand::Change { .. } => {
+                let (ownership, waiters) = match changed(reply)? {
+                    ChangeReply::Gone => (Ownership::Gone, 0),
+                    ChangeReply::Changed { waiters, .. } => (Ownership::Owned, waiters),
+                    // A later change was made.
+                    ChangeReply::Stale | ChangeReply::Waits(_) => (Ownership::Owned, 0),
+                };
+                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: Some(waiters) })
+            }
             LeaseCommand::Release { .. } => {
                 let ownership = released(&reply.value)?.ownership;
                 Ok(OwnershipReply { ownership, sent: reply.sent, waiters: None })
@@ -37,6 +48,16 @@ impl LeaseRequest<'_> {
             LeaseCommand::Release { ttl, last_token } => {
                 self.target.release(self.owner, ttl, last_token)
             }
+            LeaseCommand::Change { ttl, number, to } => {
+                let to = ChangeTo::Access(to);
+                let owner = self.owner;
+                let request = ChangeRequest { owner, ttl, number, to, dies_after: ttl };
+                match self.target.weighted() {
+                    Some(scripts) => self.target.change(scripts, &request),
+                    // Nothing of it can be changed, so there is only the lease.
+                    None => self.target.renew(owner, ttl, 1),
+                }
+            }
         }
     }
 }
@@ -48,4 +69,6 @@ pub(crate) enum LeaseCommand {
     Renew { ttl: Duration, count: u32 },
     /// Release it, or leave the queue.
     Release { ttl: Duration, last_token: Option<u64> },
+    /// Make it a lesser hold of a read-write lock.
+    Change { ttl: Duration, number: u64, to: Access },
 }

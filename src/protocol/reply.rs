@@ -38,6 +38,12 @@ pub(crate) struct AcquireOutcome {
     pub(crate) is_spent: bool,
 }
 
+impl AcquireOutcome {
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(self.outcome, Ok(AcquireReply::Granted(_)))
+    }
+}
+
 /// What was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {

@@ -105,10 +105,10 @@ fn waits_end_at_once_and_later_ones_are_refused() {
     let waiters = ["here", "here", "there", "there"].map(|name| waiter(&client, name));
     let (here, there) = (client.mutex("here").unwrap(), client.mutex("there").unwrap());
     until(|| guard.waiters() == 2 && has(&server, "{there}:queue"));
-    // One of them is in the queue of Redis, and the other behind it in the process.
+    // Two behind the holder here; one in the queue of Redis, and the other behind it in the process.
     let engine = client.engine();
     let slots = || engine.table().all().into_iter().map(|slot| slot.waiters()).sum::<usize>();
-    until(|| slots() == 3);
+    until(|| slots() == 4);
     let report = close(&server, &client, SECOND * 3600);
     for waiter in waiters {
         assert!(waiter.recv_timeout(SOON).unwrap().is_cancelled());
@@ -243,14 +243,24 @@ fn rest_of_an_ended_hold_is_left_alone_in_the_grace() {
 
 #[test]
 fn every_way_to_wait_is_cancelled() {
-    for wait in [Wait::queue(), Wait::spin()] {
+    for wait in [Wait::queue(), Wait::spin(), Wait::notify()] {
         let server = Server::new();
         let (client, other) = (server.client(), server.client());
-        let _guard = other.mutex("x").unwrap().lock().unwrap();
-        let lock = client.mutex_with("x", LockOptions::new().wait(wait)).unwrap();
+        let options = LockOptions::new().wait(wait);
         let (sender, told) = unbounded();
-        let body = move || _ = sender.send(lock.lock().map(drop).unwrap_err());
-        sync::spawn("waiter", body).unwrap();
+        let _held = if wait == Wait::notify() {
+            let lock = client.reentrant_with("x", options).unwrap();
+            let body = move || _ = sender.send(lock.lock().map(drop).unwrap_err());
+            let held = other.reentrant("x").unwrap().lock().unwrap().into_owned().unwrap();
+            sync::spawn("waiter", body).unwrap();
+            held
+        } else {
+            let lock = client.mutex_with("x", options).unwrap();
+            let body = move || _ = sender.send(lock.lock().map(drop).unwrap_err());
+            let held = other.mutex("x").unwrap().lock().unwrap().into_owned().unwrap();
+            sync::spawn("waiter", body).unwrap();
+            held
+        };
         let engine = client.engine();
         let waits = || engine.table().all().iter().any(|slot| slot.is_in_exchange());
         until(waits);

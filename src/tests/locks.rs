@@ -194,3 +194,36 @@ fn many_locks_are_announced_by_one_command_a_second() {
         assert_eq!(listed(client.locks("lock *").unwrap()).len(), expected);
     }
 }
+
+/// How many entries the index has.
+fn entries(client: &LockClient) -> usize {
+    let engine = client.engine();
+    engine.protocol.announced(engine.exchange_deadline()).unwrap().len()
+}
+
+#[test]
+fn announcement_without_a_reply_is_followed_by_a_rest() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let _first = client.mutex("a").unwrap().lock().unwrap();
+    let link = server.link(&client);
+    link.cut();
+    server.advance(SECOND * 3);
+    link.restore();
+    let _second = client.mutex("b").unwrap().lock().unwrap();
+    server.advance(SECOND * 10);
+    assert!(!has_index(&server), "it does not rest");
+    server.advance(SECOND * 30);
+    assert_eq!(entries(&client), 2);
+}
+
+#[test]
+fn entries_of_a_clock_that_was_set_back_are_dropped() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let ahead = (server.inner().micros() / 1_000_000 + 3_600).to_string();
+    server.inner().call(&[b"ZADD", INDEX, ahead.as_bytes(), b"mutex:old"]).unwrap();
+    let _guard = client.mutex("a").unwrap().lock().unwrap();
+    server.advance(SECOND * 3);
+    assert_eq!(entries(&client), 1);
+}

@@ -204,6 +204,7 @@ impl Connection {
     /// Sends commands together, and returns when that began. [`receive_all`](Self::receive_all)
     /// must follow.
     pub(crate) fn send_all(&mut self, calls: &[Call], deadline: Moment) -> Result<Moment, Failure> {
+        self.is_excused = calls.iter().all(|call| call.is_excused);
         let packed: Vec<Vec<u8>> = calls.iter().map(Call::pack).collect();
         self.send(&packed.concat(), packed.len(), deadline)
     }
@@ -384,11 +385,8 @@ impl Session for Connection {
     ) -> Result<Reply, Failure> {
         // Twice: the first keeps a time-out here from outdating other connections, the second keeps
         // other callers from taking this quiet time for an outage.
-        self.is_excused = true;
         let _excuse = self.common.excuse();
-        let outcome = self.call(call, deadline);
-        self.is_excused = false;
-        outcome
+        self.call(&call.clone().excused(), deadline)
     }
 
     fn longest_wait(&self, deadline: Moment) -> Duration {

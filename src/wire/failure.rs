@@ -140,6 +140,11 @@ impl Failure {
         Failure::NotSent(NotSentReason::Connect(error))
     }
 
+    /// What the server would refuse, for this reason.
+    pub(crate) fn refused_here(text: &'static str) -> Failure {
+        Failure::Refused(RedisError::from((ErrorKind::InvalidClientConfig, text)))
+    }
+
     /// A connection on which nothing comes any more.
     pub(crate) fn silent() -> Failure {
         Failure::Unknown(silence())
@@ -303,6 +308,12 @@ impl Failure {
     /// Whether the key has another type.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
+    }
+
+    /// Whether a node of a cluster refused it because another has the key, or is about to have it.
+    pub(crate) fn is_redirect(&self) -> bool {
+        matches!(self, Failure::Refused(_))
+            && matches!(self.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
     }
 
     /// Whether the only known cause is that there was too little time.

@@ -42,7 +42,7 @@ impl Script {
                 Argument::Number(number) => cmd.arg(number),
             };
         }
-        Call { cmd, script: Some(self) }
+        Call { cmd, script: Some(self), is_excused: false }
     }
 }
 
@@ -66,6 +66,8 @@ pub(crate) enum Argument<'a> {
 pub(crate) struct Call {
     cmd: Cmd,
     script: Option<&'static Script>,
+    /// Whether a reply that does not come in time says nothing about the server.
+    pub(crate) is_excused: bool,
 }
 
 impl Call {
@@ -75,7 +77,13 @@ impl Call {
         for part in parts {
             cmd.arg(*part);
         }
-        Call { cmd, script: None }
+        Call { cmd, script: None, is_excused: false }
+    }
+
+    /// The same call, whose reply may not come in time.
+    pub(crate) fn excused(mut self) -> Call {
+        self.is_excused = true;
+        self
     }
 
     /// The command that lets a cluster node serve the next command for a slot that it is importing.
@@ -85,7 +93,7 @@ impl Call {
 
     /// A user's command.
     pub(crate) fn of(cmd: &Cmd) -> Call {
-        Call { cmd: cmd.clone(), script: None }
+        Call { cmd: cmd.clone(), script: None, is_excused: false }
     }
 
     /// The bytes to send.
@@ -118,7 +126,7 @@ impl Call {
                 cmd.arg(bytes);
             }
         }
-        Some(Call { cmd, script: None })
+        Some(Call { cmd, script: None, is_excused: self.is_excused })
     }
 }
 

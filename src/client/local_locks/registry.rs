@@ -190,13 +190,17 @@ impl Registry {
     /// Refuses and cancels all waits, and takes what is still held when the grace is over.
     pub(super) fn close(&self, grace: Duration, within: Duration) -> CloseReport {
         let end = self.clock.now().after(grace);
-        self.closing.advance(ClosingPhase::Closing);
         let (mut cancelled, mut holds) = (0, Vec::new());
-        for (name, lock) in &self.state.lock().locks {
-            cancelled += lock.queue.len();
+        let state = self.state.lock();
+        // Under the lock under which a thread joins a queue or leaves it. Of several calls the first one counts
+        // those that wait.
+        let is_first = self.closing.set(ClosingPhase::Closing);
+        for (name, lock) in &state.locks {
+            cancelled += if is_first { lock.queue.len() } else { 0 };
             lock.queue.iter().for_each(|waiter| _ = waiter.woken.notify_one());
             holds.extend(lock.holder.map(|grant| (name.clone(), grant)));
         }
+        drop(state);
         // The end of a lease is told to nobody.
         let last = holds.iter().map(|(_, grant)| grant.valid_until).max().unwrap_or(Moment::PAST);
         let works =

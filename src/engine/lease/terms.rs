@@ -44,6 +44,8 @@ pub(crate) struct LeaseTerms {
     pub(crate) token: FencingToken,
     /// Whether the token is the one that Redis minted with the lease.
     minted: bool,
+    /// When the request was sent by which it was granted, or a moment before the grant.
+    pub(crate) sent: Moment,
     /// A time of the server in microseconds, and a moment at which it was surely reached. Tokens of holds
     /// that Redis does not see never run ahead of the server's clock (rule 19).
     server_time: (u64, Moment),
@@ -80,6 +82,7 @@ impl LeaseTerms {
             owner: grant.owner,
             token: FencingToken::new(grant.token),
             minted: true,
+            sent: grant.sent,
             server_time: grant.server_time,
             options,
             // A claim is shorter than the lease, and the first renewal makes it whole (rule 9).
@@ -89,6 +92,13 @@ impl LeaseTerms {
             settled: grant.settled,
             slots: grant.slots,
         }
+    }
+
+    /// The terms of a reader's hold of the same entry, by a thread with these options.
+    pub(super) fn sibling(&self, options: &LockOptions, now: Moment) -> LeaseTerms {
+        // With the same token: those of readers say nothing about each other (rule 32).
+        let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
+        LeaseTerms { options: *options, limit, ..self.clone() }
     }
 
     /// The terms of the next hold of the same lease, by a thread with these options; `None` if there is

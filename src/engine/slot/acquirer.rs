@@ -1,4 +1,5 @@
-//! The acquirer of a slot: the one thread of the process that asks Redis for the lock.
+//! The acquirer of a slot: the one thread of the process that asks Redis for the lock. And the one that holds it
+//! already, and asks to become the writer.
 
 use crate::base::option::LockOptions;
 use crate::base::share::Share;
@@ -140,4 +141,11 @@ impl Acquirer {
     pub(super) fn is_quiet(&self) -> bool {
         !self.cancelled && !self.retry_now && self.grant.is_none() && self.passed.is_none()
     }
+}
+
+/// What ends the pause of a thread that holds the lock and waits to become the writer.
+#[derive(Debug, Default)]
+pub(super) struct Upgrader {
+    pub(super) retry_now: bool,
+    pub(super) cancelled: bool,
 }

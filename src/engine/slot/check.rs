@@ -3,19 +3,25 @@
 use std::time::Duration;
 
 use crate::base::loss::Loss;
+use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::Notification;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
-use crate::engine::worker::RenewableSlot;
+use crate::engine::worker::{RenewableSlot, SHORTEST_RETRY};
 use crate::protocol::target::Target;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease in Redis soon.
     pub(crate) fn show_hold_count(self: &Arc<Slot>, lease: &HeldLease) {
         self.transition(|state, step| state.schedule_check(lease, step));
+    }
+
+    /// Makes the worker send a change of a lease that had no reply.
+    pub(crate) fn change_soon(self: &Arc<Slot>) {
+        self.transition(|state, step| state.check_by(step.now.after(SHORTEST_RETRY), step));
     }
 
     /// Ends all lingers whose time is over. Returns their leases, which the caller releases or drops.
@@ -61,8 +67,18 @@ impl RenewableSlot for Slot {
         drop(self.transition(|state, step| state.check_again(due, step)));
     }
 
-    fn counted(self: Arc<Self>, lease: &Arc<HeldLease>, waiters: u32) {
-        self.transition(|state, _| state.on_counted(lease, waiters));
+    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: Option<u32>) {
+        let is_shared = lease.access() == Some(Access::Read);
+        if let Some(waiters) = waiters.filter(|&waiters| is_shared || waiters > 0) {
+            self.note_waiters(lease, sent, waiters);
+        }
+        for sibling in self.siblings(lease) {
+            sibling.lengthen(sent, lease.terms.ttl());
+        }
+    }
+
+    fn not_renewed(self: Arc<Self>, lease: &Arc<HeldLease>) {
+        self.siblings(lease).iter().for_each(|sibling| sibling.renewal_failed());
     }
 
     /// Deals with a lease that was found lost: frees the slot for the next thread, and notifies the user.
@@ -71,9 +87,13 @@ impl RenewableSlot for Slot {
     fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss) {
         // Recorded with the worker before the slot is free: a shutdown that looks in between finds the
         // one or the other. The user is notified last, when the slot shows what the notification says.
-        self.release_later(lease, loss.cause());
-        self.remove(lease);
+        let cause = loss.cause();
+        if !self.leave_entry(lease) {
+            self.release_later(lease, cause);
+            self.remove(lease);
+        }
         self.report_loss(lease, loss);
+        self.lose_siblings(lease, cause);
     }
 }
 

@@ -7,14 +7,17 @@ mod acquirer;
 mod attempt;
 mod background_release;
 mod check;
+mod door;
 mod fairness;
 mod holder;
 mod message;
 mod pause;
+mod share;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod wait_limit;
 mod waiter;
 
@@ -150,13 +153,9 @@ impl Slot {
                 self.carry_out(state, &step);
                 return admission;
             }
-            EnterOutcome::After(lease, admission) => {
+            EnterOutcome::After(leases, admission) => {
                 self.carry_out(state, &step);
-                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old lease
-                // goes first, or the new attempt would find its own process as the holder. What does not
-                // get through within the caller's time is left to the worker.
-                let end = wait_limit.end().unwrap_or(Moment::FAR);
-                self.release_now(&lease, self.context.exchange_deadline().min(end));
+                self.release_lingering(&leases, wait_limit);
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
@@ -172,6 +171,42 @@ impl Slot {
         // the end of a release. Both take one exchange at most.
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline, long_wait)
+    }
+
+    /// Enters without waiting for other threads. Returns nothing if it would have to wait.
+    pub(crate) fn try_enter(
+        self: &Arc<Slot>,
+        options: &LockOptions,
+        wait_limit: WaitLimit,
+    ) -> Option<Admission> {
+        let number = self.context.protocol.identity().next_attempt();
+        let request = EnterRequest { options: *options, wait_limit, number };
+        let entered = self.transition(|state, step| {
+            // To yield to others is a wait, too.
+            if state.fairness.yields_at(step.now) {
+                None
+            } else {
+                state.try_enter(&request, false, step)
+            }
+        })?;
+        match entered {
+            EnterOutcome::Now(admission) => Some(admission),
+            EnterOutcome::After(leases, admission) => {
+                self.release_lingering(&leases, wait_limit);
+                Some(admission)
+            }
+            EnterOutcome::Wait(_) => None,
+        }
+    }
+
+    /// Releases leases that lingered, and are in the way of this thread.
+    fn release_lingering(&self, leases: &[Arc<HeldLease>], wait_limit: WaitLimit) {
+        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
+        // go first, or the new attempt would find its own process as the holder. What does not
+        // get through within the caller's time is left to the worker.
+        let end = wait_limit.end().unwrap_or(Moment::FAR);
+        let deadline = self.context.exchange_deadline().min(end);
+        leases.iter().for_each(|lease| self.release_now(lease, deadline));
     }
 
     fn wait<'a>(
@@ -251,7 +286,14 @@ impl Slot {
     /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then
     /// it has not.
     pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) -> bool {
-        self.transition(|state, step| state.granted(lease, waiters, step))
+        self.transition(|state, step| {
+            let is_granted = state.granted(lease, waiters, step);
+            // The thread that closes may not have come to this slot yet, and the wait is over when it does.
+            if !is_granted && state.cancel_acquirer(step) {
+                self.context.closing.note_refused();
+            }
+            is_granted
+        })
     }
 
     /// The acquirer gives up, and the next thread acquires. An attempt that this thread cannot use goes to
@@ -304,6 +346,11 @@ impl Slot {
             }
             state.remove(lease, step);
         });
+    }
+
+    /// Whether the wait of the acquirer was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state.lock().is_cancelled()
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.

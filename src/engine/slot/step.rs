@@ -2,6 +2,7 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::engine::lease::HeldLease;
 use crate::engine::slot::holder::HoldState;
 use crate::engine::slot::waiter::{Admission, Waiter};
 
@@ -23,6 +24,8 @@ pub(super) struct Step {
     pub(super) next_check: NextCheck,
     /// Dropped once the slot is unlocked: it may have the last reference to the lease or to the slot.
     pub(super) dropped: Option<HoldState>,
+    /// The same of leases.
+    pub(super) leases: Vec<Arc<HeldLease>>,
 }
 
 /// When the worker has to check the slot.
@@ -48,6 +51,7 @@ impl Step {
             wakes_acquirer: false,
             next_check: NextCheck::Unchanged,
             dropped: None,
+            leases: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
+use crate::engine::closing::ClosingPhase;
 use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::long_wait::LongWait;
 use crate::engine::slot::{Admission, Slot, WaitLimit};
@@ -105,6 +106,18 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     slot.on_evicted(7);
     slot.granted(&lease, 0);
     assert!(lease.is_doubted() && !lease.may_last(clock.now()));
+}
+
+/// The thread that closes has still to come to the slot.
+#[test]
+fn wait_that_ends_as_the_client_closes_is_counted_once() {
+    let (_clock, slot, lease) = granted(50, 1_000, 1_000);
+    let always = WaitLimit::Until(Moment::FAR);
+    slot.enter(&lease.terms.options, always, &mut LongWait::begin(Moment::PAST, None));
+    let closing = &slot.context().closing;
+    closing.set(ClosingPhase::Closing);
+    assert!(!slot.granted(&lease, 0));
+    assert_eq!((closing.take_refused(), slot.close().0), (1, 0));
 }
 
 #[test]

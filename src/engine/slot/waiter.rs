@@ -23,6 +23,9 @@ pub(crate) enum Admission {
     TakeOver(Attempt, Duration),
     /// It has the lease.
     Held(Arc<HeldLease>),
+    /// It has the lease of an entry that threads share, and is the acquirer: it asks whether somebody waits. If so, it
+    /// gives the lease back and acquires with an attempt of this number.
+    Ask(Arc<HeldLease>, u64),
     /// Somebody has the lock, and the thread does not wait any longer.
     Busy(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.

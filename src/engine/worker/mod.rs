@@ -41,11 +41,12 @@ use crate::engine::callback::{Callbacks, Notification};
 use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
-use report::Report;
+pub(crate) use report::Report;
 pub(crate) use runner::ANNOUNCE_TICK;
 use runner::Runner;
 pub(crate) use scheduled_task::{PendingRelease, RenewableSlot};
 use task_queue::TaskQueue;
+pub(crate) use worker_request::SHORTEST_RETRY;
 
 /// A client's handle of its worker.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::wire::failure::Failure;
 
 /// The renewals that failed in a turn, and the leases that it found lost.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// Each with the moment of its retry.
     failed: Vec<(Failed, Moment)>,
     /// Renewals that failed and are not needed: their leases are over, or are being released.
@@ -44,12 +44,12 @@ impl Report {
     }
 
     /// A lease was lost.
-    pub(super) fn lost(&mut self, loss: Loss) {
+    pub(crate) fn lost(&mut self, loss: Loss) {
         self.lost.push(loss);
     }
 
     /// Writes it, the warnings first.
-    pub(super) fn log(self, now: Moment) {
+    pub(crate) fn log(self, now: Moment) {
         let Report { failed, over, lost } = self;
         if let Some((first, again)) = failed.first() {
             let again = failed.iter().map(|(_, again)| *again).min().unwrap_or(*again);

@@ -32,7 +32,7 @@ const MAX_TIMEOUT_RATIO: u32 = 4;
 const MAX_ANNOUNCED: usize = 1_000;
 const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
 /// A lock is announced again after this time: three times before it is dropped from the index.
-const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
+pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 /// One second in which announcements are made together.
 pub(crate) const ANNOUNCE_TICK: Duration = Duration::from_secs(1);
 /// While Redis is silent, an announcement holds up the next check for the time of a reply divided by this.
@@ -351,7 +351,8 @@ fn check(
     }
 
     let renews = lease.renew_at() <= now;
-    let asks = renews || lease.hold_count.is_unshown() || lease.is_doubted();
+    let change = lease.open_change();
+    let asks = renews || change.is_some() || lease.hold_count.is_unshown() || lease.is_doubted();
     // Counted before the phase is looked at. The other way round, a release could come in between, find
     // nothing under way, and pass on a lease whose renewal is sent a moment later (rule 17).
     let command = asks.then(|| lease.command());
@@ -362,7 +363,10 @@ fn check(
     if renews {
         return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));
     }
-    command.map(|command| WorkerRequest::Show(Arc::clone(slot), command))
+    match change {
+        Some(change) => command.map(|it| WorkerRequest::Change(Arc::clone(slot), it, change)),
+        None => command.map(|command| WorkerRequest::Show(Arc::clone(slot), command)),
+    }
 }
 
 impl fmt::Debug for Runner {

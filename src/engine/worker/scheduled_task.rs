@@ -24,8 +24,12 @@ pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
     /// Schedules another check, if there still is a lease.
     fn check_again(self: Arc<Self>, due: Moment);
 
-    /// The reply to a renewal of its lease counts so many who wait.
-    fn counted(self: Arc<Self>, lease: &Arc<HeldLease>, waiters: u32);
+    /// A renewal of its lease, sent at `sent`, was confirmed, and the reply counts so many who wait, if it
+    /// says.
+    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: Option<u32>);
+
+    /// A renewal of its lease has failed.
+    fn not_renewed(self: Arc<Self>, lease: &Arc<HeldLease>);
 
     /// Its lease was found lost. The worker logs that.
     fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss);

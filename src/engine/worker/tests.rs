@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use super::report::Report;
-use super::runner::Runner;
+use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, Runner};
 use super::scheduled_task::ScheduledTask;
 use super::task_queue::{MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
 use super::worker_request::WorkerRequest;
@@ -13,7 +13,7 @@ use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::name::Name;
 use crate::base::option::{Lease, LockOptions};
-use crate::base::sync::{Arc, AtomicU64, OnceLock, Ordering, Weak, thread_local};
+use crate::base::sync::{Arc, AtomicBool, AtomicU64, OnceLock, Ordering, Weak, thread_local};
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
@@ -215,7 +215,9 @@ impl RenewableSlot for Looked {
 
     fn check_again(self: Arc<Self>, _: Moment) {}
 
-    fn counted(self: Arc<Self>, _: &Arc<HeldLease>, _: u32) {}
+    fn renewed(self: Arc<Self>, _: &Arc<HeldLease>, _: Moment, _: Option<u32>) {}
+
+    fn not_renewed(self: Arc<Self>, _: &Arc<HeldLease>) {}
 
     fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
 }
@@ -467,4 +469,57 @@ fn renewal_that_fails_during_its_release_is_no_warning() {
     engine.worker.wake();
     let (warnings, others) = written(&mut runner);
     assert!(warnings.is_empty() && others == 1, "{warnings:?}, {others} others");
+}
+
+/// A slot that is in use all the time, and notes whether it was ever announced.
+#[derive(Debug)]
+struct Lasting {
+    task_queue: Arc<TaskQueue>,
+    target: Arc<Target>,
+    was_announced: AtomicBool,
+}
+
+impl RenewableSlot for Lasting {
+    fn check(
+        self: Arc<Self>,
+        now: Moment,
+        announced_again: Duration,
+    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>) {
+        self.was_announced.fetch_or(announced_again == ANNOUNCE_EVERY, Ordering::SeqCst);
+        self.task_queue.check_at(&self, now.after(announced_again).rounded_down(ANNOUNCE_TICK));
+        (Vec::new(), Some(Arc::clone(&self.target)))
+    }
+
+    fn check_again(self: Arc<Self>, _: Moment) {}
+
+    fn renewed(self: Arc<Self>, _: &Arc<HeldLease>, _: Moment, _: Option<u32>) {}
+
+    fn not_renewed(self: Arc<Self>, _: &Arc<HeldLease>) {}
+
+    fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
+}
+
+/// 20,000 have room in the time after which each is announced again.
+#[test]
+fn none_of_very_many_locks_is_never_announced() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let slots: Vec<_> = (0..25_000)
+        .map(|_| {
+            let slot = Lasting {
+                task_queue: Arc::clone(&runner.task_queue),
+                target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),
+                was_announced: AtomicBool::new(false),
+            };
+            Arc::new(slot)
+        })
+        .collect();
+    let start = clock.now().after(SECOND).rounded_down(SECOND);
+    slots.iter().for_each(|slot| _ = runner.task_queue.check_at(slot, start));
+    for second in 0..120 {
+        clock.put_forward(start.after(SECOND * second));
+        engine.worker.wake();
+        assert!(runner.run_due());
+    }
+    let announced = slots.iter().filter(|slot| slot.was_announced.load(Ordering::SeqCst)).count();
+    assert!(announced > 22_000, "{announced}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::{CommandGuard, HeldLease};
+use crate::engine::lease::{Change, CommandGuard, HeldLease};
 use crate::engine::ownership::{loss_cause, may_remain};
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{
@@ -18,7 +18,7 @@ use crate::wire::failure::Failure;
 /// A failed request is repeated after the time that is left for it divided by this, within the bounds
 /// below.
 const RETRIES_PER_LEASE: u32 = 30;
-pub(super) const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(10);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// The moment of the repetition is rounded down to ticks, of which a pause has between 4 and 8.
 const TICKS_PER_PAUSE: u64 = 8;
@@ -30,6 +30,7 @@ const MIN_RENEWAL: Duration = Duration::from_millis(1);
 pub(super) enum WorkerRequest {
     Renew(Arc<dyn RenewableSlot>, CommandGuard),
     Show(Arc<dyn RenewableSlot>, CommandGuard),
+    Change(Arc<dyn RenewableSlot>, CommandGuard, Change),
     Release(Arc<PendingRelease>),
 }
 
@@ -38,6 +39,11 @@ impl WorkerRequest {
         match self {
             WorkerRequest::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
             WorkerRequest::Show(_, lease) => renewal(lease, MIN_RENEWAL),
+            WorkerRequest::Change(_, lease, Change { number, access, .. }) => {
+                let command =
+                    LeaseCommand::Change { ttl: lease.terms.ttl(), number: *number, to: *access };
+                LeaseRequest { target: &lease.terms.target, owner: &lease.terms.owner, command }
+            }
             WorkerRequest::Release(task) => {
                 let command = LeaseCommand::Release { ttl: task.ttl, last_token: task.last_token };
                 LeaseRequest { target: &task.target, owner: &task.owner, command }
@@ -48,9 +54,9 @@ impl WorkerRequest {
     /// The task of the queue from which it was made.
     pub(super) fn task(&self) -> ScheduledTask {
         match self {
-            WorkerRequest::Renew(slot, _) | WorkerRequest::Show(slot, _) => {
-                ScheduledTask::Check(Arc::downgrade(slot))
-            }
+            WorkerRequest::Renew(slot, _)
+            | WorkerRequest::Show(slot, _)
+            | WorkerRequest::Change(slot, ..) => ScheduledTask::Check(Arc::downgrade(slot)),
             WorkerRequest::Release(task) => ScheduledTask::Release(Arc::clone(task)),
         }
     }
@@ -58,7 +64,7 @@ impl WorkerRequest {
     pub(super) fn pending_release(&self) -> Option<Arc<PendingRelease>> {
         match self {
             WorkerRequest::Release(task) => Some(Arc::clone(task)),
-            WorkerRequest::Renew(..) | WorkerRequest::Show(..) => None,
+            WorkerRequest::Renew(..) | WorkerRequest::Show(..) | WorkerRequest::Change(..) => None,
         }
     }
 
@@ -70,7 +76,9 @@ impl WorkerRequest {
                 Duration::ZERO => Moment::FAR,
                 left => now.after(left),
             },
-            WorkerRequest::Show(..) | WorkerRequest::Release(_) => Moment::FAR,
+            WorkerRequest::Show(..) | WorkerRequest::Change(..) | WorkerRequest::Release(_) => {
+                Moment::FAR
+            }
         }
     }
 
@@ -91,13 +99,11 @@ impl WorkerRequest {
                 WorkerRequest::Renew(slot, lease),
                 Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }),
             ) => {
-                if let Some(waiters @ 1..) = waiters {
-                    Arc::clone(&slot).counted(&lease, waiters);
-                }
                 // Whether this still counts the lease decides: it may have ended, or been released, since
                 // the sending.
                 lease.renewed(sent);
                 lease.confirmed(sent);
+                Arc::clone(&slot).renewed(&lease, sent, waiters);
                 lease.is_live().then(|| check(&slot, lease.next_check()))
             }
             (
@@ -108,7 +114,20 @@ impl WorkerRequest {
                 None
             }
             (
-                WorkerRequest::Renew(slot, lease) | WorkerRequest::Show(slot, lease),
+                WorkerRequest::Change(slot, lease, change),
+                Ok(OwnershipReply { ownership: Ownership::Owned, .. }),
+            ) => {
+                lease.change_settled(change);
+                lease.is_live().then(|| check(&slot, lease.next_check()))
+            }
+            // Until there is a reply, or the hold is over, which ends its changes too.
+            (WorkerRequest::Change(slot, lease, _), Err(_)) => lease.is_live().then(|| {
+                check(&slot, retry_at(time_left(&lease, now), now).min(lease.valid_until()))
+            }),
+            (
+                WorkerRequest::Renew(slot, lease)
+                | WorkerRequest::Show(slot, lease)
+                | WorkerRequest::Change(slot, lease, _),
                 Ok(OwnershipReply { ownership, .. }),
             ) => {
                 // A release that has begun gets the same reply, and reports it. `lose` does nothing then.
@@ -120,6 +139,7 @@ impl WorkerRequest {
             }
             (WorkerRequest::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
+                Arc::clone(&slot).not_renewed(&lease);
                 // Redis may have renewed it all the same. Should the hold be lost, its release must reach
                 // that far.
                 if may_remain(protocol, &lease.terms.owner, &failure) {

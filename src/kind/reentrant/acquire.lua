@@ -32,7 +32,9 @@ if ownership == 1 then
   end
   ttl = left
 elseif ownership == -1 then
-  local fields = redis.pcall('HKEYS', KEYS[1])
+  local size = tonumber(redis.pcall('HLEN', KEYS[1]))
+  -- A hash that is no lock may have millions of fields, and nobody to name.
+  local fields = size and size <= 1000 and redis.pcall('HKEYS', KEYS[1]) or {}
   local owner = fields[1] == 'mode' and fields[2] or fields[1] or '' -- of Redisson's read-write lock
   local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
   return {0, redis.call('PTTL', KEYS[1]), now, 0, 0, string.sub(owner, 1, 512), last}

@@ -7,15 +7,13 @@
 -- those of Redisson's plain lock. A place in the list says nothing about time, and is returned as -1.
 --
 -- Redisson's read-write lock is a hash too: in its field `mode` is no owner, and it may have many readers. A hash
--- that is no lock may have millions of fields, so 1,000 holders are listed at most.
+-- with more than 1,000 fields is no lock, and is shown as one holder without a name.
 local time = redis.call('TIME')
 local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holders, waiters = {}, {}
 local left = redis.call('PTTL', KEYS[1])
-for at, owner in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if at > 1001 then
-    break
-  end
+local size = redis.call('HLEN', KEYS[1])
+for _, owner in ipairs(size > 1000 and {''} or redis.call('HKEYS', KEYS[1])) do
   if owner ~= 'mode' then
     holders[#holders + 1] = {string.sub(owner, 1, 16384), left, last}
   end

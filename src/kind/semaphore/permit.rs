@@ -20,7 +20,7 @@ use crate::kind::hold_method::hold_methods;
 /// # }
 /// ```
 #[must_use = "if unused the permit is given back immediately"]
-pub struct Permit(OwnedHold);
+pub struct Permit(pub(in crate::kind) OwnedHold);
 
 hold_methods! {
     Permit {
@@ -41,7 +41,7 @@ hold_methods! {
 }
 
 impl Permit {
-    pub(super) fn new(hold: OwnedHold) -> Permit {
+    pub(in crate::kind) fn new(hold: OwnedHold) -> Permit {
         Permit(hold)
     }
 

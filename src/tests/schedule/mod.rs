@@ -27,6 +27,7 @@
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
+//! | `several` | several locks at once |
 //!
 //! Every scenario asserts by its [`world::Witness`] that nobody enters while a valid hold is inside,
 //! and that tokens grow; by its end that every thread has its verdict, that the worker and the
@@ -43,6 +44,7 @@ mod remote;
 mod runner;
 mod scenario;
 mod scheduler;
+mod several;
 mod wait;
 mod world;
 
@@ -56,6 +58,7 @@ fn scenarios() -> Vec<Scenario> {
         wait::SCENARIOS,
         loss::SCENARIOS,
         end::SCENARIOS,
+        several::SCENARIOS,
     ];
     groups
         .into_iter()

@@ -29,7 +29,7 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
+use crate::protocol::backend::{Backend, RoundTrips, Sending, TransportServer};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
@@ -39,7 +39,6 @@ use crate::wire::Value;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::multi_node::node::NodeSettings;
 pub(crate) use directory::Directory;
@@ -104,23 +103,24 @@ impl Backend for Cluster {
         &self,
         keys: &[&[u8]],
         calls: &[Call],
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        self.directory.call_all(calls, |number| hash_slot(keys[number]), lane, deadline)
+        self.directory.call_all(calls, |number| hash_slot(keys[number]), sending, deadline)
     }
 
     fn scan(
         &self,
-        position: &ScanPosition,
+        position: &mut ScanPosition,
         pattern: &Glob,
         deadline: Moment,
     ) -> Result<Option<Value>, Failure> {
-        // By their addresses, so that one that is not asked again after another has failed.
-        let mut masters = self.directory.masters(deadline)?;
-        masters.sort_by(|one, other| one.address().cmp(other.address()));
-        let Some(master) = masters.get(position.server) else { return Ok(None) };
-        let reply = master.transport()?.call(&position.call(pattern), deadline)?;
+        let masters = self.directory.masters(deadline)?;
+        let names: Vec<String> =
+            masters.iter().map(|master| master.address().to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let Some(place) = position.choose(&names)? else { return Ok(None) };
+        let reply = masters[place].transport()?.call(&position.call(pattern), deadline)?;
         Ok(Some(reply.value))
     }
 

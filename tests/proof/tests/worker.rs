@@ -42,8 +42,9 @@ fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
         for number in 0..64 {
             let lock = client.mutex_with(format!("relocked{number}"), options).unwrap();
             scope.spawn(move || {
+                // Until the client listens, each release is a request. On a busy machine one may be late.
                 while Instant::now() < end {
-                    lock.lock().unwrap().release().unwrap();
+                    _ = lock.lock().and_then(Guard::release);
                 }
             });
         }

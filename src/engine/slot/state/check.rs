@@ -98,7 +98,7 @@ impl SlotState {
     }
 
     /// Makes the worker check the slot by a moment.
-    pub(super) fn check_by(&mut self, due: Moment, step: &mut Step) {
+    pub(in crate::engine::slot) fn check_by(&mut self, due: Moment, step: &mut Step) {
         // Only ever earlier. A check that comes too early finds nothing due and schedules the next; each
         // one that is not moved spares the lock of the task queue, and perhaps a wake-up, on the path of
         // a lock.

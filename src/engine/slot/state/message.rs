@@ -1,6 +1,7 @@
 //! The messages that a slot receives.
 
 use crate::base::sync::Arc;
+use crate::base::time::Moment;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::ReceivedGrant;
 use crate::engine::slot::state::SlotState;
@@ -24,8 +25,12 @@ impl SlotState {
     /// `waiters` wait in other processes for the lock of this attempt. Returns whether the attempt
     /// belongs to this slot.
     pub(in crate::engine::slot) fn on_wanted(&mut self, number: u64, waiters: u32) -> bool {
+        if self.holders.iter().any(|holder| holder.is_attempt(number)) {
+            // Also by a thread of this process: the lease lasts no longer for those that are in.
+            self.door.shut();
+        }
         let waiters = if self.overlaps {
-            match self.elsewhere(waiters) {
+            match self.elsewhere(waiters, number) {
                 0 => return false,
                 others => others,
             }
@@ -34,33 +39,39 @@ impl SlotState {
         };
         // The acquirer too: the message may come before the reply with the grant.
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
-        let holder = self.holders.iter_mut().find(|holder| holder.is_attempt(number));
-        let demand = match (acquirer, holder) {
-            (Some(acquirer), _) => &mut acquirer.demand,
-            (None, Some(holder)) => &mut holder.demand,
-            (None, None) => return false,
-        };
-        // A message that counts none was sent by a waiter all the same.
-        demand.set(waiters.max(1));
-        true
+        let holders = self.holders.iter_mut().filter(|holder| holder.is_attempt(number));
+        let demands = acquirer.map(|acquirer| &mut acquirer.demand).into_iter();
+        // Several threads may share the entry of a reader. A message that counts none was sent by a waiter all the same.
+        let demands = demands.chain(holders.map(|holder| &mut holder.demand));
+        demands.map(|demand| demand.set(waiters.max(1))).count() > 0
     }
 
     /// The reply to a renewal counts those who wait.
-    pub(in crate::engine::slot) fn on_counted(&mut self, lease: &Arc<HeldLease>, waiters: u32) {
-        let waiters = self.elsewhere(waiters);
-        if waiters > 0
-            && let Some(holder) = self.holders.iter_mut().find(|holder| holder.has(lease))
-        {
-            holder.demand.set(waiters);
+    pub(in crate::engine::slot) fn on_counted(
+        &mut self,
+        lease: &Arc<HeldLease>,
+        sent: Moment,
+        waiters: u32,
+    ) {
+        let Some(holder) = self.holders.iter().find(|holder| holder.has(lease)) else { return };
+        let number = holder.number;
+        self.door.counted(number, sent, waiters);
+        let waiters = self.elsewhere(waiters, number);
+        if waiters > 0 {
+            let holders = self.holders.iter_mut().filter(|holder| holder.number == number);
+            holders.for_each(|holder| holder.demand.set(waiters));
         }
     }
 
-    /// How many of those who wait in the queue of Redis are other processes.
-    fn elsewhere(&self, waiters: u32) -> u32 {
+    /// How many of those who wait in the queue of Redis are other processes, as counted for the attempt of this
+    /// number.
+    fn elsewhere(&self, waiters: u32, number: u64) -> u32 {
         // This process has one place for all its threads. The message that its own join caused may come before
-        // the reply. Where it was not counted, one other is missed until its next heartbeat.
+        // the reply. Where it was not counted, one other is missed until its next heartbeat. What is counted for
+        // itself comes after its grant.
         let is_own = self.acquirer.as_ref().is_some_and(|acquirer| {
-            acquirer.waits && (acquirer.queued.is_some() || acquirer.asked_at.is_some())
+            let may_wait = acquirer.queued.is_some() || acquirer.asked_at.is_some();
+            acquirer.waits && may_wait && acquirer.number != number
         });
         waiters.saturating_sub(u32::from(self.overlaps && is_own))
     }
@@ -87,12 +98,10 @@ impl SlotState {
 
     /// Notes that another client wants the lease of this attempt. Returns whether a thread holds it.
     pub(in crate::engine::slot) fn want_held(&mut self, number: u64) -> bool {
-        let mut held =
+        let held =
             self.holders.iter_mut().filter(|holder| holder.is_attempt(number) && holder.is_held());
-        let Some(holder) = held.next() else { return false };
         // The holder releases because of the request. A lease that lingered then would not meet it.
-        holder.demand.wanted = true;
-        true
+        held.map(|holder| holder.demand.wanted = true).count() > 0
     }
 
     /// Makes the acquirer ask again at once, because messages may have been missed.
@@ -100,6 +109,10 @@ impl SlotState {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.retry_now = true;
             acquirer.demand.wanted = true;
+            step.wakes_acquirer = true;
+        }
+        if let Some(upgrader) = &mut self.upgrader {
+            upgrader.retry_now = true;
             step.wakes_acquirer = true;
         }
         // One of the missed messages may have said that somebody waits. Assumed for the rest of the

@@ -20,6 +20,7 @@
 //! | | lingering, with suitable options | held | the thread holds |
 //! | | lingering, with others | asking | the thread releases the old lease and acquires |
 //! | | any other | queued, or busy if it makes one attempt only | |
+//! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
 //! | `held_elsewhere` | asking | held elsewhere | threads with one attempt get *busy* |
 //! | `granted` | asking, held elsewhere | held | these too; the worker checks the lease |
 //! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
@@ -30,6 +31,11 @@
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
+//! | `enter`, to read | the door is open | held, beside others of the same attempt | |
+//! | | the door is stale, and nobody acquires | held and asking | the thread asks whether somebody waits |
+//! | `asked` | held and asking | held | the readers at the head of the queue come in; the next thread acquires |
+//! | `leave_entry` | held, beside others of the same attempt | | another hold is renewed in its place |
+//! | `begin_upgrade` | held, by an upgradable reader | the same, with an upgrader | lingering leases end |
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
@@ -43,6 +49,7 @@
 
 mod check;
 mod message;
+mod share;
 #[cfg(test)]
 mod tests;
 pub(super) mod unlock;
@@ -51,13 +58,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
+use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::HeldLease;
-use crate::engine::slot::acquirer::{Acquirer, Received};
+use crate::engine::slot::acquirer::{Acquirer, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
+use crate::engine::slot::door::Door;
 use crate::engine::slot::fairness::Fairness;
 use crate::engine::slot::holder::{HoldState, SlotHolder};
 use crate::engine::slot::step::Step;
@@ -76,8 +85,8 @@ pub(super) enum EnterOutcome {
     Now(Admission),
     /// The thread waits for its admission.
     Wait(Arc<Waiter>),
-    /// The thread releases this lease, which lingered, and then goes on.
-    After(Arc<HeldLease>, Admission),
+    /// The thread releases these leases, which lingered, and then goes on.
+    After(Vec<Arc<HeldLease>>, Admission),
 }
 
 /// One name in one process.
@@ -87,7 +96,11 @@ pub(super) struct SlotState {
     overlaps: bool,
     acquirer: Option<Acquirer>,
     holders: Vec<SlotHolder>,
+    /// The thread here that waits to become the writer. Apart, as few slots ever have one.
+    pub(super) upgrader: Option<Box<Upgrader>>,
     queue: VecDeque<Arc<Waiter>>,
+    /// The entry of a reader that threads here share.
+    door: Door,
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
     pub(super) fairness: Fairness,
@@ -103,7 +116,9 @@ impl SlotState {
             overlaps,
             acquirer: None,
             holders: Vec::new(),
+            upgrader: None,
             queue: VecDeque::new(),
+            door: Door::SHUT,
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
             check_at: Moment::FAR,
@@ -113,28 +128,53 @@ impl SlotState {
 
     /// A thread asks for the lock.
     pub(super) fn enter(&mut self, request: EnterRequest, step: &mut Step) -> EnterOutcome {
+        if let Some(entered) = self.try_enter(&request, true, step) {
+            return entered;
+        }
+        // An acquirer that yields to listeners looks at the queue again: if this thread has less time
+        // than the pause, the pause ends, or the thread would time out without anybody having asked
+        // Redis.
+        step.wakes_acquirer |= self.fairness.yields_at(step.now);
+
+        self.shut_door_for(&request);
+        let waiter = Arc::new(Waiter::new(request));
+        self.queue.push_back(Arc::clone(&waiter));
+        EnterOutcome::Wait(waiter)
+    }
+
+    /// The same for a thread that does not wait. Returns nothing if it would have to. `asks` says whether it asks
+    /// for those who wait before it shares the entry of a reader.
+    pub(super) fn try_enter(
+        &mut self,
+        request: &EnterRequest,
+        asks: bool,
+        step: &mut Step,
+    ) -> Option<EnterOutcome> {
         let once = request.wait_limit == WaitLimit::TryOnce;
         if step.closing {
-            return EnterOutcome::Now(Admission::Cancelled);
+            return Some(EnterOutcome::Now(Admission::Cancelled));
         }
         // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
         self.forget_abandoned(step);
+        if let Some(entered) = self.enter_by_door(request, asks, step) {
+            return Some(entered);
+        }
         // Before `may_acquire`, for which a lingering lease is a holder in the way.
-        if let Some(entered) = self.reuse_linger(&request, step) {
-            return entered;
+        if let Some(entered) = self.reuse_linger(request, step) {
+            return Some(entered);
         }
         if self.may_acquire() {
-            return EnterOutcome::Now(self.acquire(&request, step.now));
+            return Some(EnterOutcome::Now(self.acquire(request, step.now)));
         }
 
         match &mut self.acquirer {
             None if once && self.holders.iter().any(SlotHolder::is_held) => {
-                return EnterOutcome::Now(Admission::Busy(self.blocker()));
+                return Some(EnterOutcome::Now(Admission::Busy(self.blocker())));
             }
-            Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(&request) => {
+            Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(request) => {
                 if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
                     let blocker = acquirer.blocker.clone();
-                    return EnterOutcome::Now(Admission::Busy(blocker));
+                    return Some(EnterOutcome::Now(Admission::Busy(blocker)));
                 }
                 // The holder may have released the lock since. A single attempt promises a fresh look, so
                 // the acquirer asks at once, and the reply serves both threads.
@@ -143,25 +183,18 @@ impl SlotState {
             }
             _ => {}
         }
-        // An acquirer that yields to listeners looks at the queue again: if this thread has less time
-        // than the pause, the pause ends, or the thread would time out without anybody having asked
-        // Redis.
-        step.wakes_acquirer |= self.fairness.yields_at(step.now);
-
-        let waiter = Arc::new(Waiter::new(request));
-        self.queue.push_back(Arc::clone(&waiter));
-        EnterOutcome::Wait(waiter)
+        None
     }
 
     /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it
     /// will release the lease.
     fn reuse_linger(&mut self, request: &EnterRequest, step: &mut Step) -> Option<EnterOutcome> {
-        // Where holds may overlap, several leases may linger, and none is in this thread's way. A thread that
-        // waits for more than one of them has is not overtaken.
-        if self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits) {
-            return None;
-        }
-        let mut lingering = self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers());
+        // Where holds may overlap, several leases may linger. A thread that waits for more than one of them has
+        // is not overtaken. An entry of readers has its door.
+        let is_behind = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits)
+            || request.options.access() == Some(Access::Read);
+        let mut lingering =
+            self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers() && !is_behind);
         let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
             HoldState::Lingering { lease, .. } => {
                 Some((index, lease.successor(&request.options, step.now)?))
@@ -169,16 +202,7 @@ impl SlotState {
             _ => None,
         };
         let Some((index, next)) = lingering.find_map(successor) else {
-            let index = self.holders.iter().position(SlotHolder::lingers)?;
-            if self.overlaps {
-                return None;
-            }
-            let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold else {
-                return None;
-            };
-            // This thread becomes the acquirer before the old lease is released. Between the two the slot
-            // has no holder, and another thread would otherwise ask Redis ahead of the release.
-            return Some(EnterOutcome::After(lease, self.acquire(request, step.now)));
+            return self.end_lingers_before(request, step);
         };
 
         let held = HoldState::Held(Arc::downgrade(&next));
@@ -189,11 +213,55 @@ impl SlotState {
         Some(EnterOutcome::Now(Admission::Held(next)))
     }
 
+    /// The leases that linger and are in the way of a thread go first.
+    fn end_lingers_before(
+        &mut self,
+        request: &EnterRequest,
+        step: &mut Step,
+    ) -> Option<EnterOutcome> {
+        let share = request.options.share;
+        let is_in_way = |holder: &SlotHolder| {
+            matches!(&holder.hold, HoldState::Lingering { lease, .. }
+                if !lease.terms.options.share.fits_beside(share))
+        };
+        if self.acquirer.is_some() {
+            // Another thread asks Redis at this moment. The worker ends them, before this one's turn.
+            let mut ends = false;
+            for holder in self.holders.iter_mut().filter(|holder| is_in_way(holder)) {
+                if let HoldState::Lingering { until, .. } = &mut holder.hold {
+                    (*until, ends) = (step.now, true);
+                }
+            }
+            if ends {
+                self.check_by(step.now, step);
+            }
+            return None;
+        }
+        let mut leases = Vec::new();
+        while let Some(index) = self.holders.iter().position(is_in_way) {
+            if let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold {
+                leases.push(lease);
+            }
+        }
+        // This thread becomes the acquirer before the old leases are released. Between the two the slot
+        // has no holder, and another thread would otherwise ask Redis ahead of the release.
+        (!leases.is_empty()).then(|| EnterOutcome::After(leases, self.acquire(request, step.now)))
+    }
+
     fn may_acquire(&self) -> bool {
         self.acquirer.is_none() && (self.overlaps || self.holders.is_empty())
     }
 
+    /// A thread that waits here, and not to read, shuts the door: those that come later wait behind it.
+    fn shut_door_for(&mut self, request: &EnterRequest) {
+        let reads = request.options.access() == Some(Access::Read);
+        if request.wait_limit != WaitLimit::TryOnce && !reads {
+            self.door.shut();
+        }
+    }
+
     fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
+        self.shut_door_for(request);
         let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
         // A thread that yields asks nobody yet: its pause must not count as silence of Redis.
         let asked_at = yield_until.is_none().then_some(now);
@@ -336,7 +404,9 @@ impl SlotState {
         acquirer.demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
-        self.holders.reserve_exact(1);
+        if self.holders.is_empty() {
+            self.holders.reserve_exact(1);
+        }
         self.holders.push(SlotHolder {
             number: acquirer.number,
             hold: HoldState::Held(Arc::downgrade(lease)),
@@ -356,6 +426,14 @@ impl SlotState {
             self.schedule_check(lease, step);
         }
         self.note_hold(step);
+        if lease.access() == Some(Access::Read) {
+            match acquirer.demand.wanted {
+                true => self.door.shut(),
+                false => self.door.open(acquirer.number, lease.terms.sent),
+            }
+            // Those that have stood behind it come in with it, also before others: one round of readers.
+            self.admit_readers(acquirer.number, step);
+        }
         // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
             self.admit_next(step);
@@ -406,6 +484,16 @@ impl SlotState {
         }
     }
 
+    /// A thread that holds the lock waits to become the writer, unless the client is closing. Returns whether it
+    /// does.
+    pub(super) fn begin_upgrade(&mut self, step: &Step) -> bool {
+        if !step.closing {
+            self.upgrader = Some(Box::default());
+            self.door.shut();
+        }
+        !step.closing
+    }
+
     /// The first thread in the queue acquires, if nothing is in its way.
     fn admit_next(&mut self, step: &mut Step) {
         if self.may_acquire()
@@ -452,19 +540,28 @@ impl SlotState {
         }
     }
 
-    /// Cancels all waits. Returns how many there were.
+    /// Cancels all waits. Returns how many there were, without those that were cancelled before.
     pub(super) fn cancel(&mut self, step: &mut Step) -> usize {
         let waiting = self.queue.len();
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::Cancelled));
+        let upgrades =
+            self.upgrader.as_mut().is_some_and(|it| !std::mem::replace(&mut it.cancelled, true));
+        step.wakes_acquirer |= upgrades;
+        waiting + usize::from(upgrades) + usize::from(self.cancel_acquirer(step))
+    }
+
+    /// Returns whether that cancels a wait.
+    pub(super) fn cancel_acquirer(&mut self, step: &mut Step) -> bool {
         // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.passed.is_none());
-        let Some(acquirer) = acquirer else { return waiting };
+        let Some(acquirer) = acquirer else { return false };
+        let waits = acquirer.waits && !acquirer.cancelled;
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only
         // marked, and ends by itself. `cancel_waits` spares a thread that makes one attempt, since that
         // does not wait; a client that closes does not.
         acquirer.cancelled |= acquirer.waits || step.closing;
         step.wakes_acquirer = true;
-        waiting + usize::from(acquirer.is_waiting())
+        waits
     }
 
     /// Whether the acquirer has a reason to go on pausing.
@@ -491,7 +588,7 @@ impl SlotState {
 
     /// Whether a thread here waits for the lock.
     pub(super) fn has_waiters(&self) -> bool {
-        self.acquirer.is_some() || !self.queue.is_empty()
+        self.acquirer.is_some() || self.upgrader.is_some() || !self.queue.is_empty()
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.
@@ -500,7 +597,7 @@ impl SlotState {
         // The end of a client ends all leases first. A holder that it still finds is a thread between the end of
         // the validity and its next step in the slot, and its release is not recorded anywhere yet.
         let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
-        self.acquirer.is_some() || releases || (ended && holds)
+        self.acquirer.is_some() || self.upgrader.is_some() || releases || (ended && holds)
     }
 
     /// The leases that threads here hold.
@@ -514,6 +611,7 @@ impl SlotState {
         let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
         // Beside a holder there is an acquirer only where holds may overlap.
         let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
-        self.queue.len() + usize::from(acquirer) + remote.unwrap_or(0) as usize
+        let here = self.queue.len() + usize::from(acquirer) + usize::from(self.upgrader.is_some());
+        here + remote.unwrap_or(0) as usize
     }
 }

@@ -92,7 +92,7 @@ impl Bench {
                 self.paused = Some(pause);
                 self.begin_to_acquire();
             }
-            Admission::Held(lease) => self.held.push(lease),
+            Admission::Held(lease) | Admission::Ask(lease, _) => self.held.push(lease),
             Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
@@ -121,6 +121,7 @@ impl Bench {
             Admission::Acquire { .. } => "acquire",
             Admission::TakeOver(..) => "take over",
             Admission::Held(_) => "held",
+            Admission::Ask(..) => "ask",
             Admission::Busy(_) => "busy",
             Admission::NoReply(_) => "unanswered",
             Admission::Cancelled => "cancelled",
@@ -288,6 +289,16 @@ fn grant_that_comes_while_the_client_closes_is_no_hold() {
     assert_eq!(bench.transition(|state, step| state.cancel(step)), 1);
     assert!(bench.state.is_in_exchange(false));
     bench.check();
+}
+
+#[test]
+fn wait_is_counted_by_the_call_that_cancels_it_alone() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.enter(ALWAYS);
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 2);
+    bench.closing = true;
+    assert_eq!(bench.transition(|state, step| state.cancel(step)), 0);
 }
 
 /// The thread that closes has still to come to this slot.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::option::WaitKind;
+use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::HeldLease;
@@ -99,7 +100,10 @@ impl SlotState {
         step: &Step,
     ) -> Option<Arc<HeldLease>> {
         let options = self.acquirer.as_ref()?.inherits()?;
-        self.may_pass(holder, lease, step).then(|| lease.successor(options, step.now))?
+        // Nor to a reader that waits: somebody must be ahead of it.
+        let reads = options.access() == Some(Access::Read);
+        let may_pass = !reads && self.may_pass(holder, lease, step);
+        may_pass.then(|| lease.successor(options, step.now))?
     }
 
     /// Whether the lease may be passed on. This is bounded in number and time while another process
@@ -144,7 +148,9 @@ impl SlotState {
         // The thread that locks again usually has the same options. Without renewals it could not use the
         // rest of a lease (rule 9), so a linger would only keep others waiting.
         let useful = options.is_renewed() && lease.may_last(step.now);
-        let waits_here = self.acquirer.is_some() || !self.queue.is_empty();
+        // The entry of a reader lingers behind its door: a thread that takes it may have to ask.
+        let is_shut = options.access() == Some(Access::Read) && !self.door.is_of(holder.number);
+        let waits_here = self.has_waiters() || is_shut;
         let allowed = revocable && !waits_here && !holder.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }

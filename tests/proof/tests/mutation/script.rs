@@ -519,6 +519,30 @@ limit = ",
     ),
     // The index.
     (
+        "future-entry-kept",
+        "protocol/announce.lua",
+        "'(' .. now + ARGV[2], '+inf')",
+        "'(' .. now + ARGV[2], '-inf')",
+    ),
+    (
+        "whole-owner-read",
+        "kind/mutex/inspect.lua",
+        "holders[1] = {string.sub(owner, 1, 16384)",
+        "holders[1] = {owner",
+    ),
+    (
+        "huge-hash-listed",
+        "kind/reentrant/inspect.lua",
+        "size > 1000 and",
+        "size > 1e9 and",
+    ),
+    (
+        "huge-hash-named",
+        "kind/reentrant/acquire.lua",
+        "size <= 1000 and",
+        "size <= 1e9 and",
+    ),
+    (
         "announced-entry-never-dropped",
         "protocol/announce.lua",
         "'(' .. now - ARGV[2])",

@@ -1213,8 +1213,104 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::locks::entries_outlast_a_long_hold_and_not_by_more_than_a_minute",
     ),
     bug(
+        "announcements-unfair",
+        "announcements",
+        "leasehold::engine::worker::tests::none_of_very_many_locks_is_never_announced",
+    ),
+    bug(
+        "announcements-without-a-rest",
+        "announcements",
+        "leasehold::tests::locks::announcement_without_a_reply_is_followed_by_a_rest",
+    ),
+    bug(
+        "announcement-is-not-excused",
+        "announcements",
+        "it::locks::announcement_without_reply_costs_callers_no_connection",
+    ),
+    bug(
+        "future-entry-kept",
+        "announcements",
+        "leasehold::tests::locks::entries_of_a_clock_that_was_set_back_are_dropped",
+    ),
+    bug(
+        "scan-without-bound",
+        "the list of locks in use",
+        "it::locks::scan_that_finds_nothing_returns_in_the_time_of_a_command",
+    ),
+    bug(
+        "changed-cluster-scanned-on",
+        "the list of locks in use",
+        "leasehold::protocol::index::tests::scan_fails_when_its_server_goes",
+    ),
+    bug(
+        "whole-owner-read",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
+        "huge-hash-listed",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
+        "huge-hash-named",
+        "bounds on foreign values",
+        "it::locks::foreign_values_are_read_within_bounds",
+    ),
+    bug(
         "announced-lock-listed-though-free",
         "the list of locks in use",
         "leasehold::tests::locks::hold_is_announced_after_a_second_and_not_before",
+    ),
+    // Several locks at once.
+    bug(
+        "pipeline-of-joins",
+        "rule 44",
+        "leasehold::tests::lock_all::no_queue_is_joined_behind_a_lock_that_is_not_free",
+    ),
+    bug(
+        "later-grants-kept",
+        "rule 44",
+        "leasehold::tests::lock_all::wait_for_one_lock_holds_only_what_comes_before",
+    ),
+    bug(
+        "parts-in-the-order-of-the-call",
+        "rule 44",
+        "leasehold::tests::lock_all::free_locks_take_one_exchange_there_and_one_back",
+    ),
+    bug(
+        "lock-named-twice",
+        "rule 44",
+        "leasehold::tests::lock_all::locks_that_cannot_be_taken_together_are_refused_before_io",
+    ),
+    bug(
+        "broken-pipeline-not-repeated",
+        "rule 31",
+        "leasehold::tests::lock_all::lost_reply_is_asked_for_again_under_the_same_values",
+    ),
+    bug(
+        "pipelined-release-forgets-the-first",
+        "rule 15",
+        "leasehold::tests::lock_all::lost_reply_is_asked_for_again_under_the_same_values",
+    ),
+    bug(
+        "later-part-not-cancelled",
+        "cancelled waits",
+        "leasehold::tests::lock_all::cancelled_wait_for_a_later_lock_ends_the_call",
+    ),
+    bug(
+        "part-lost-while-waiting",
+        "losses",
+        "leasehold::tests::lock_all::lock_lost_while_another_is_waited_for_ends_the_call",
+    ),
+    bug(
+        "valid-while-one-is",
+        "validity",
+        "leasehold::tests::lock_all::loss_of_one_is_the_loss_of_all_and_reported_once",
+    ),
+    bug(
+        "transaction-looks-at-one-lock",
+        "transactions",
+        "leasehold::tests::lock_all::transaction_applies_only_while_all_are_held",
     ),
 ];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::kind::{Kind, Outcome};
 use crate::{
     acquire, client, clock, cluster, group, holder, input, key, queue, quorum, refusal, release,
-    semaphore, server,
+    semaphore, server, several,
 };
 
 /// How many kinds the registry has at least.
@@ -36,6 +36,7 @@ fn quick() -> Vec<&'static Kind> {
         &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
+        &several::KINDS,
         &queue::KINDS,
         &server::KINDS,
         &refusal::KINDS,

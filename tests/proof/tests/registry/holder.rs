@@ -24,11 +24,39 @@ kinds! {
     deleted_at_extend "deleted@extend" "S";
     black_hole_at_check "black-hole@check" "E";
     stolen_at_check "stolen@check" "S";
+    request_cut_at_inspect "request-cut@inspect" "E" = inspected_again(Action::Cut);
+    reply_lost_at_inspect "reply-lost@inspect" "E" = inspected_again(Action::LoseReply);
+    silent_at_inspect "silent@inspect" "E";
 }
 
 fn count(pipe: &mut Pipeline) {
     pipe.cmd("INCR").arg("done").ignore();
     pipe.cmd("PEXPIRE").arg("done").arg(LEASE).ignore();
+}
+
+/// It only reads, so it is sent once more on another connection.
+fn inspected_again(trial: &Trial, action: Action) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&AtOperation::request("", Operation::Inspect, action));
+    let inspection = trial.timed(COMMAND, || lock.inspect()).unwrap();
+    trial.prove(&active);
+    assert_eq!(inspection.holders()[0].token(), Some(guard.fencing_token()));
+    guard.release().unwrap();
+}
+
+fn silent_at_inspect(trial: &Trial) {
+    let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
+    let guard = lock.lock().unwrap();
+    trial.granted(&guard);
+    let active = trial.inject(&AtOperation::request("", Operation::Inspect, SILENCE));
+    let error = trial.timed(COMMAND, || lock.inspect()).unwrap_err();
+    assert!(error.is_unknown_outcome(), "{error:?}");
+    trial.prove(&active);
+    assert_eq!(lock.inspect().unwrap().holders()[0].token(), Some(guard.fencing_token()));
+    guard.check().unwrap();
+    guard.release().unwrap();
 }
 
 /// How often the transaction of a trial was carried out.

@@ -20,6 +20,8 @@ pub enum Operation {
     Renew,
     /// To take a lock from its holder.
     Force,
+    /// To see who has a lock and who waits.
+    Inspect,
     /// To change the limit of a semaphore.
     Resize,
     /// To listen for wake-ups.
@@ -56,6 +58,7 @@ impl Operation {
         Some(match arguments {
             // With any number of names.
             [b"announce", ..] => Operation::Other,
+            [_, b"inspect"] => Operation::Inspect,
             [_, _, _, _, b"beat", _, _] | [_, _, _, _, b"beat", _, _, _] => Operation::Beat,
             // With a limit, of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
@@ -79,6 +82,7 @@ impl fmt::Display for Operation {
             Operation::Release => "release",
             Operation::Renew => "renew",
             Operation::Force => "force",
+            Operation::Inspect => "inspect",
             Operation::Resize => "resize",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
@@ -115,6 +119,7 @@ mod tests {
             ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
             ("EVALSHA sha 4 k k k k 8 1000 30000 4 resize", Operation::Resize),
             ("EVALSHA sha 1 k announce 60 name", Operation::Other),
+            ("EVALSHA sha 3 k k k 1000 inspect", Operation::Inspect),
             ("EVALSHA sha 4 k k k k", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),
             ("EVALSHA", Operation::Other),

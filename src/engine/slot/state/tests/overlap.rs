@@ -150,7 +150,7 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
 
         let mut bench = holder_and_waiter();
         let lease = Arc::clone(&bench.held[0]);
-        bench.transition(|state, _| state.on_counted(&lease, waiters));
+        bench.transition(|state, _| state.on_counted(&lease, Moment::PAST, waiters));
         assert_eq!(bench.unlock(), expected, "{waiters} by a renewal");
     }
     // A message that its own join has caused may come before the reply.

@@ -12,6 +12,8 @@ mod server;
 mod sorted;
 mod text;
 
+use redis::Value;
+
 use super::reply::{CommandResult, ErrorReply};
 use super::store::Execution;
 use entry::{Words, is};
@@ -21,13 +23,17 @@ pub(crate) use entry::{Access, Command};
 /// The only subcommand of those that have any.
 const SUBCOMMANDS: [(&str, &str); 2] = [("PUBSUB", "NUMSUB"), ("COMMAND", "GETKEYS")];
 
-const TABLES: [&[Command]; 6] = [
+/// Commands about commands.
+const COMMANDS: &[Command] = &[Command::new("COMMAND", -1, Access::Read, keys)];
+
+const TABLES: [&[Command]; 7] = [
     text::COMMANDS,
     key::COMMANDS,
     hash::COMMANDS,
     sorted::COMMANDS,
     server::COMMANDS,
     list::COMMANDS,
+    COMMANDS,
 ];
 
 /// Runs a command of a client or of a script.
@@ -69,6 +75,26 @@ fn named(name: &[u8]) -> Result<&'static Command, ErrorReply> {
         .into_iter()
         .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
         .ok_or_else(|| ErrorReply::unknown("command", name))
+}
+
+/// The keys of the command that follows.
+fn keys(_run: &mut Execution, words: &Words) -> CommandResult {
+    let asked = words.get(2..).unwrap_or_default();
+    let Some(name) = asked.first() else { return Err(ErrorReply::arity(b"command|getkeys")) };
+    let Ok(command) = named(name) else {
+        return Err(ErrorReply::new("ERR Invalid command specified"));
+    };
+    if !command.fits(asked.len()) {
+        return Err(ErrorReply::new("ERR Invalid number of arguments specified for command"));
+    }
+    let keys = match command.name {
+        name if server::COMMANDS.iter().any(|keyless| keyless.name == name) => {
+            return Err(ErrorReply::new("ERR The command has no key arguments"));
+        }
+        "DEL" | "UNLINK" | "EXISTS" | "MGET" => &asked[1..],
+        _ => &asked[1..2],
+    };
+    Ok(Value::Array(keys.iter().map(|key| entry::bulk(key)).collect()))
 }
 
 /// The name, the arity and the access of each command.

@@ -1,8 +1,8 @@
-//! Commands without a key: time, messages, and the keys of other commands.
+//! Commands without a key: time, and messages.
 
 use redis::Value;
 
-use super::super::reply::{CommandResult, ErrorReply};
+use super::super::reply::CommandResult;
 use super::super::store::Execution;
 use super::entry::Access::Read;
 use super::entry::{Command, Words, bulk};
@@ -14,7 +14,6 @@ pub(super) const COMMANDS: &[Command] = &[
     // messages.
     Command::new("SPUBLISH", 3, Read, |_, _| Ok(Value::Int(0))),
     Command::new("PUBSUB", -2, Read, numsub),
-    Command::new("COMMAND", -1, Read, keys),
 ];
 
 fn number(of: u64) -> Value {
@@ -26,26 +25,6 @@ fn time(run: &mut Execution, _words: &Words) -> CommandResult {
     let parts =
         [micros / 1_000_000, micros % 1_000_000].map(|part| bulk(part.to_string().as_bytes()));
     Ok(Value::Array(parts.into()))
-}
-
-/// The keys of the command that follows.
-fn keys(_run: &mut Execution, words: &Words) -> CommandResult {
-    let asked = words.get(2..).unwrap_or_default();
-    let Some(name) = asked.first() else { return Err(ErrorReply::arity(b"command|getkeys")) };
-    let Ok(command) = super::named(name) else {
-        return Err(ErrorReply::new("ERR Invalid command specified"));
-    };
-    if !command.fits(asked.len()) {
-        return Err(ErrorReply::new("ERR Invalid number of arguments specified for command"));
-    }
-    let keys = match command.name {
-        name if COMMANDS.iter().any(|keyless| keyless.name == name) => {
-            return Err(ErrorReply::new("ERR The command has no key arguments"));
-        }
-        "DEL" | "UNLINK" | "EXISTS" | "MGET" => &asked[1..],
-        _ => &asked[1..2],
-    };
-    Ok(Value::Array(keys.iter().map(|key| bulk(key)).collect()))
 }
 
 fn numsub(run: &mut Execution, words: &Words) -> CommandResult {

@@ -1,0 +1,62 @@
+//! Downgrades: a hold of a read-write lock becomes a lesser one.
+
+use std::time::Duration;
+
+use crate::base::error::Result;
+use crate::base::share::Access;
+use crate::base::time::Moment;
+use crate::engine::holding::Holding;
+use crate::engine::ownership::taken_by_wrong_type;
+use crate::protocol::reply::{ChangeReply, Ownership};
+use crate::protocol::request::{ChangeRequest, ChangeTo};
+use crate::wire::failure::Failure;
+
+impl Holding {
+    /// Becomes the lesser, if it is more than that. Fails only if the hold is lost.
+    pub(crate) fn downgrade(&self, to: Access) -> Result<()> {
+        if self.lease.access() <= Some(to) {
+            return self.check_valid().map_err(|error| error.of(self.name()));
+        }
+        // Here before it is sent: when Redis lets others in, nobody here takes this for a writer (rule 36).
+        let number = self.lease.begin_change(to);
+        self.settle_change(number, to).map_err(|error| error.of(self.name()))
+    }
+
+    /// Sends a change to a lesser hold. Without a reply the worker goes on until there is one.
+    pub(super) fn settle_change(&self, number: u64, to: Access) -> Result<()> {
+        self.check_valid()?;
+        let deadline = self.context().exchange_deadline();
+        let send = || self.send_change(number, ChangeTo::Access(to), Duration::ZERO, deadline);
+        let ownership = match Failure::retry_disconnected(send) {
+            Ok(ChangeReply::Gone) => Ownership::Gone,
+            Ok(ChangeReply::Changed { waiters, .. }) => {
+                self.slot.note_waiters(&self.lease, Moment::PAST, waiters);
+                Ownership::Owned
+            }
+            // A later change was made.
+            Ok(ChangeReply::Stale | ChangeReply::Waits(_)) => Ownership::Owned,
+            Err(failure) => match taken_by_wrong_type(failure) {
+                Ok(ownership) => ownership,
+                Err(failure) => {
+                    self.lease.leave_change(number);
+                    self.slot.change_soon();
+                    log!(debug, "lock {:?}: {failure}; the worker goes on", self.name());
+                    Ownership::Owned
+                }
+            },
+        };
+        self.check_ownership(ownership)
+    }
+
+    pub(super) fn send_change(
+        &self,
+        number: u64,
+        to: ChangeTo,
+        dies_after: Duration,
+        deadline: Moment,
+    ) -> std::result::Result<ChangeReply, Failure> {
+        let (owner, ttl) = (&self.lease.terms.owner, self.lease.terms.ttl());
+        let request = ChangeRequest { owner, ttl, number, to, dies_after };
+        self.context().protocol.change(self.slot.target(), &request, deadline)
+    }
+}

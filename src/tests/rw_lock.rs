@@ -1,0 +1,275 @@
+//! Changes of a read-write lock whose requests or replies are lost, with the server in memory, whose clock stands still.
+
+use std::time::Duration;
+
+use super::double::until;
+use crate::base::loss::LossCause;
+use crate::base::option::LockOptions;
+use crate::base::sync::channel::{Receiver, unbounded};
+use crate::base::sync::spawn;
+use crate::client::LockClient;
+use crate::kind::{OwnedLease, RwLock, UpgradableReadGuard, WriteGuard};
+use crate::testing::Server;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn lock(client: &LockClient) -> RwLock {
+    client.rw_lock("a").unwrap()
+}
+
+/// An upgradable reader that tries to become the writer, and sends whether it is, with its hold.
+fn upgrader(server: &Server, client: &LockClient, wait: Duration) -> Receiver<(bool, OwnedLease)> {
+    let (sender, receiver) = unbounded();
+    let here = lock(client);
+    let body = move || {
+        let guard = here.upgradable_read().unwrap();
+        let (is_writer, owned) = match UpgradableReadGuard::try_upgrade_for(guard, wait).unwrap() {
+            Ok(guard) => (true, guard.into_owned().unwrap()),
+            Err(guard) => (false, guard.into_owned().unwrap()),
+        };
+        let _ = sender.send((is_writer, owned));
+    };
+    spawn("upgrader", body).unwrap();
+    until(|| lock(client).inspect().unwrap().waiting() == Some(1));
+    server.advance(Duration::ZERO);
+    receiver
+}
+
+#[test]
+fn downgrade_without_a_reply_is_sent_until_there_is_one() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let guard = lock(&here).write().unwrap();
+    server.link(&here).lose_requests(2);
+    let guard = WriteGuard::downgrade(guard).unwrap();
+    assert!(guard.is_valid() && lock(&there).try_read().unwrap().is_none());
+    server.advance(SECOND);
+    assert!(lock(&there).try_read().unwrap().is_some());
+    guard.release().unwrap();
+    assert!(!lock(&there).is_locked().unwrap());
+}
+
+#[test]
+fn nobody_is_the_writer_while_the_downgrade_is_on_its_way() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (sender, done) = unbounded();
+    let link = server.link(&here);
+    let here = lock(&here);
+    spawn("writer", move || {
+        let guard = here.write().unwrap();
+        sender.send(guard.lease_watch()).unwrap();
+        // The request arrives, and its reply comes a second later.
+        link.delay_answers(1, SECOND);
+        drop(WriteGuard::downgrade(guard).unwrap());
+    })
+    .unwrap();
+    let watch = done.recv().unwrap();
+    until(|| lock(&there).try_read().unwrap().is_some());
+    assert!(!watch.is_valid());
+    server.advance(SECOND * 2);
+    until(|| done.recv().is_err());
+}
+
+#[test]
+fn end_of_an_upgrade_is_sent_until_there_is_a_reply() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let reader = lock(&there).read().unwrap();
+    let upgrades = upgrader(&server, &here, SECOND / 2);
+    // The last heartbeat, the end, and its repetition.
+    server.link(&here).lose_requests(3);
+    server.advance(SECOND / 2);
+    let (is_writer, owned) = upgrades.recv().unwrap();
+    assert!(!is_writer);
+    let other = server.client();
+    assert!(lock(&other).try_read().unwrap().is_none(), "nobody is let in before an upgrade");
+    server.advance(SECOND / 2);
+    assert!(lock(&other).try_read().unwrap().is_some());
+    drop((reader, owned));
+}
+
+#[test]
+fn upgrade_whose_message_is_lost_is_found_by_a_heartbeat() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let reader = lock(&there).read().unwrap();
+    let upgrades = upgrader(&server, &here, SECOND * 60);
+    server.link(&here).lose_messages(1);
+    reader.release().unwrap();
+    server.advance(SECOND);
+    let (is_writer, owned) = upgrades.recv().unwrap();
+    assert!(is_writer);
+    // It is renewed like any other.
+    server.advance(SECOND * 100);
+    assert!(lock(&there).try_read().unwrap().is_none());
+    owned.release().unwrap();
+    assert!(lock(&there).try_read().unwrap().is_some());
+}
+
+/// A reader's hold that belongs to no thread, so that threads can have several.
+fn reader(lock: &RwLock) -> OwnedLease {
+    lock.try_read().unwrap().expect("free").into_owned().unwrap_or_else(|_| panic!("held once"))
+}
+
+/// A thread that waits to write, and sends its hold.
+fn writer(server: &Server, client: &LockClient) -> Receiver<OwnedLease> {
+    let (sender, receiver) = unbounded();
+    let here = lock(client);
+    spawn("writer", move || {
+        let _ = sender.send(here.write().unwrap().into_owned().unwrap());
+    })
+    .unwrap();
+    until(|| lock(client).inspect().unwrap().waiting() == Some(1));
+    server.advance(Duration::ZERO);
+    receiver
+}
+
+fn entries(client: &LockClient) -> usize {
+    lock(client).holders().unwrap().len()
+}
+
+#[test]
+fn readers_of_a_process_share_one_entry() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    let third = reader(&lock(&there));
+    assert_eq!((entries(&here), first.fencing_token() == second.fencing_token()), (2, true));
+    first.release().unwrap();
+    // The other one is renewed in its place.
+    server.advance(SECOND * 100);
+    assert!(second.is_valid() && entries(&there) == 2);
+    second.release().unwrap();
+    assert_eq!(entries(&there), 1);
+    third.release().unwrap();
+    assert_eq!(entries(&there), 0);
+}
+
+#[test]
+fn message_of_a_writer_shuts_the_door() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    server.advance(Duration::ZERO);
+    let writes = writer(&server, &there);
+    assert!(lock(&here).try_read().unwrap().is_none(), "past a writer that waits");
+    first.release().unwrap();
+    second.release().unwrap();
+    writes.recv().unwrap().release().unwrap();
+    assert_eq!(entries(&here), 0);
+}
+
+#[test]
+fn door_of_a_process_that_hears_nothing_is_shut_by_a_renewal() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let mut held = vec![reader(&lock(&here)), reader(&lock(&here))];
+    server.link(&here).lose_messages(100);
+    let writes = writer(&server, &there);
+    server.advance(SECOND - Duration::from_millis(1));
+    held.push(reader(&lock(&here)));
+    server.advance(Duration::from_millis(1));
+    assert!(lock(&here).try_read().unwrap().is_none(), "a heartbeat is over");
+    drop(held);
+    server.advance(SECOND);
+    writes.recv().unwrap().release().unwrap();
+}
+
+#[test]
+fn door_opens_again_when_nobody_waits() {
+    let server = Server::standing_still();
+    let here = server.client();
+    let first = reader(&lock(&here));
+    for _ in 0..5 {
+        server.advance(SECOND * 3 / 2);
+        drop((reader(&lock(&here)), reader(&lock(&here))));
+        assert_eq!(entries(&here), 1);
+    }
+    first.release().unwrap();
+    assert_eq!(entries(&here), 0);
+}
+
+#[test]
+fn entry_that_is_deleted_is_lost_for_all_its_readers() {
+    let server = Server::standing_still();
+    let here = server.client();
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    assert!(server.delete("a"));
+    assert!(first.check().unwrap_err().is_lost());
+    assert_eq!(second.loss().unwrap().cause(), LossCause::Deleted);
+    assert!(second.release().unwrap_err().is_lost());
+    drop(first);
+    reader(&lock(&here)).release().unwrap();
+}
+
+#[test]
+fn hold_that_ends_by_its_limit_leaves_the_others_their_entry() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let options = LockOptions::new().max_hold(SECOND * 5);
+    let first = reader(&here.rw_lock_with("a", options).unwrap());
+    let second = reader(&lock(&here));
+    server.advance(SECOND * 6);
+    assert_eq!(first.loss().unwrap().cause(), LossCause::MaxHold);
+    drop(first);
+    server.advance(SECOND * 100);
+    assert!(second.is_valid() && entries(&there) == 1);
+    second.release().unwrap();
+    assert_eq!(entries(&there), 0);
+}
+
+#[test]
+fn entry_is_kept_for_as_long_as_one_of_its_readers_wanted() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (first, second) = (reader(&lock(&here)), reader(&lock(&here)));
+    first.keep_for(SECOND * 20).unwrap();
+    first.release().unwrap();
+    second.release().unwrap();
+    assert_eq!(entries(&there), 1);
+    server.advance(SECOND * 21);
+    assert_eq!(entries(&there), 0);
+}
+
+#[test]
+fn entry_lingers_for_the_next_reader_and_not_past_a_writer() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let lingering = here.rw_lock_with("a", LockOptions::new().linger(SECOND * 5)).unwrap();
+    // The first use makes the client listen, and only then does a lease linger.
+    until(|| {
+        reader(&lingering).release().unwrap();
+        entries(&there) == 1
+    });
+    server.advance(SECOND * 2);
+    reader(&lingering).release().unwrap();
+    assert_eq!(entries(&there), 1);
+    // Of the same process: it goes at once.
+    assert!(lock(&here).try_write().unwrap().is_some());
+    reader(&lingering).release().unwrap();
+    // Of another: its message ends the linger, as the time does not move.
+    lock(&there).write().unwrap().release().unwrap();
+}
+
+#[test]
+fn readers_behind_a_writer_of_their_process_come_in_together() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let other = reader(&lock(&there));
+    let writes = writer(&server, &here);
+    let (sender, reads) = unbounded();
+    for _ in 0..3 {
+        let (here, sender) = (lock(&here), sender.clone());
+        spawn("reader", move || {
+            let _ = sender.send(here.read().unwrap().into_owned().unwrap());
+        })
+        .unwrap();
+    }
+    until(|| here.engine().table().of_name(b"a")[0].waiters() == 4);
+    assert!(reads.try_recv().is_err());
+    other.release().unwrap();
+    writes.recv().unwrap().release().unwrap();
+    let held: Vec<_> = (0..3).map(|_| reads.recv().unwrap()).collect();
+    assert_eq!(entries(&there), 1, "{held:?}");
+}
