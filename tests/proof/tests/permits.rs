@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// Takes permits until it is told to stop, and records each hold: when it begins, and when it ends.
 fn work() {
-    let client = LockClient::open(&std::env::var("LEASEHOLD_URL").unwrap()).unwrap();
+    let client = LockClient::open(std::env::var("LEASEHOLD_URL").unwrap()).unwrap();
     let options = LockOptions::new().lease(Lease::renewed(LEASE));
     let gpus = client.semaphore_with("gpu", LIMIT, options).unwrap();
     let lock = client.mutex_with("beside", options).unwrap();
