@@ -62,13 +62,20 @@
 //! | 33 | Requests are compared with the limit that was declared first; the one in force may be another. A resize never touches the sum. A waiter that is above the limit is told, and does not stay in the line. |
 //! | 34 | More held than the limit counts as somebody waits. |
 //! | 35 | Each change of a hold's weight has a number that grows; a number that is not the latest does nothing. An upgrade is given up by the next change. |
-//! | 36 | A hold is the lesser in its process before its downgrade is sent. |
+//! | 36 | A hold is the lesser in its process before its downgrade is sent. A hold that was changed is neither passed on nor kept for the next thread. |
 //! | 37 | Only an upgradable reader upgrades. It waits before everybody, and nobody is granted meanwhile; an upgrade that is dead is passed over, and none outlives its holder. |
+//! | 38 | What would wait for its own thread is an error at once: to write or to be upgradable while it reads, and to upgrade while it reads by another guard. |
+//! | 39 | Threads of a process share a reader's entry until a heartbeat after the sending of the last request whose reply counted nobody; then one renewal asks. Whoever is known to wait, here or elsewhere, shuts it for good. |
 //! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
 //! | 43 | Each kind finds the key of another one to be of the wrong type, or of another limit. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
+//!
+//! Rule 39: the threads that stand behind a reader's acquirer when it is granted come in with it, also if others wait by
+//! then. Its process has one place for all of them, and without that one thread would come in for each writer. It is one
+//! round, so it starves nobody. Only reads that ask for the same share an entry, so a longer lease need not extend it
+//! first. Where a renewal does not count those who wait, as in a cluster, an entry is shared for one heartbeat.
 //!
 //! Rules 23 to 45 are of the weighted lock, whose scripts are in `kind/weighted`. Of rule 35, the number is noted when
 //! the upgrade begins to wait, so that the line need not keep it. An attempt that waits and asks without waiting, late, is

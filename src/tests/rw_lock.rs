@@ -273,3 +273,47 @@ fn readers_behind_a_writer_of_their_process_come_in_together() {
     let held: Vec<_> = (0..3).map(|_| reads.recv().unwrap()).collect();
     assert_eq!(entries(&there), 1, "{held:?}");
 }
+
+#[test]
+fn door_is_open_from_the_sending_of_a_slow_request() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let (sender, taken) = unbounded();
+    let (slow, link) = (lock(&here), server.link(&here));
+    link.delay_answers(1, SECOND / 2);
+    spawn("reader", move || sender.send(reader(&slow)).unwrap()).unwrap();
+    until(|| entries(&there) == 1);
+    server.advance(SECOND / 2);
+    let held = taken.recv().unwrap();
+    link.lose_messages(100);
+    let writes = writer(&server, &there);
+    server.advance(SECOND / 2);
+    assert!(lock(&here).try_read().unwrap().is_none(), "the grant is a heartbeat old");
+    drop(held);
+    server.advance(SECOND);
+    writes.recv().unwrap().release().unwrap();
+}
+
+#[test]
+fn thread_that_waits_to_write_shuts_the_door() {
+    let server = Server::standing_still();
+    let here = server.client();
+    let first = reader(&lock(&here));
+    let writes = writer(&server, &here);
+    assert!(lock(&here).try_read().unwrap().is_none());
+    first.release().unwrap();
+    writes.recv().unwrap().release().unwrap();
+}
+
+#[test]
+fn hold_that_was_changed_does_not_linger() {
+    let server = Server::standing_still();
+    let here = server.client();
+    let lingering = here.rw_lock_with("a", LockOptions::new().linger(SECOND * 5)).unwrap();
+    until(|| {
+        lingering.write().unwrap().release().unwrap();
+        entries(&here) == 1
+    });
+    WriteGuard::downgrade(lingering.write().unwrap()).unwrap().release().unwrap();
+    assert_eq!(entries(&here), 0);
+}

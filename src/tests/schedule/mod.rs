@@ -24,6 +24,7 @@
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
 //! | `permit` | permits of semaphores, passed on and granted |
+//! | `share` | scenarios of a read-write lock |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
@@ -45,6 +46,7 @@ mod runner;
 mod scenario;
 mod scheduler;
 mod several;
+mod share;
 mod wait;
 mod world;
 
@@ -55,6 +57,7 @@ fn scenarios() -> Vec<Scenario> {
         local::SCENARIOS,
         remote::SCENARIOS,
         permit::SCENARIOS,
+        share::SCENARIOS,
         wait::SCENARIOS,
         loss::SCENARIOS,
         end::SCENARIOS,

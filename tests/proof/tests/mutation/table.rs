@@ -1318,4 +1318,70 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "transactions",
         "leasehold::tests::lock_all::transaction_applies_only_while_all_are_held",
     ),
+    // The read-write lock.
+    bug(
+        "door-open-to-those-who-pass-a-writer",
+        "rule 39",
+        "leasehold::tests::rw_lock::message_of_a_writer_shuts_the_door",
+    ),
+    bug(
+        "door-open-from-the-receipt",
+        "rule 39",
+        "leasehold::tests::rw_lock::door_is_open_from_the_sending_of_a_slow_request",
+    ),
+    bug(
+        "door-never-asks",
+        "rule 39",
+        "leasehold::tests::rw_lock::door_of_a_process_that_hears_nothing_is_shut_by_a_renewal",
+    ),
+    bug(
+        "door-open-past-a-thread-that-waits",
+        "rule 39",
+        "leasehold::tests::rw_lock::thread_that_waits_to_write_shuts_the_door",
+    ),
+    bug(
+        "first-reader-gives-the-entry-back",
+        "rule 39",
+        "leasehold::tests::rw_lock::readers_of_a_process_share_one_entry",
+    ),
+    bug(
+        "renewals-end-with-the-first-reader",
+        "rule 39",
+        "leasehold::tests::rw_lock::readers_of_a_process_share_one_entry",
+    ),
+    bug(
+        "entry-lost-for-one",
+        "rule 39",
+        "leasehold::tests::rw_lock::entry_that_is_deleted_is_lost_for_all_its_readers",
+    ),
+    bug(
+        "downgrade-sent-before-it-is-local",
+        "rule 36",
+        "leasehold::tests::rw_lock::nobody_is_the_writer_while_the_downgrade_is_on_its_way",
+    ),
+    bug(
+        "downgrade-sent-once",
+        "rule 35",
+        "leasehold::tests::rw_lock::downgrade_without_a_reply_is_sent_until_there_is_one",
+    ),
+    bug(
+        "change-with-a-stale-number",
+        "rule 35",
+        "leasehold::engine::lease::change::tests::change_takes_the_next_number_and_its_access_at_once",
+    ),
+    bug(
+        "upgrade-without-an-end",
+        "rule 37",
+        "it::rw_lock::upgrade_whose_time_is_over_lets_readers_in_again",
+    ),
+    bug(
+        "changed-hold-lingers",
+        "rule 36",
+        "leasehold::tests::rw_lock::hold_that_was_changed_does_not_linger",
+    ),
+    bug(
+        "thread-waits-for-itself",
+        "rule 38",
+        "it::rw_lock::thread_that_would_wait_for_itself_gets_an_error",
+    ),
 ];
