@@ -32,7 +32,7 @@ fn slow() -> Vec<&'static Kind> {
 
 /// All others.
 fn quick() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 12] = [
+    let files: [&'static [Kind]; 13] = [
         &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
