@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::base::inspection::Part;
+use crate::base::inspection::HeldPart;
 use crate::base::share::Slots;
 use crate::base::time::Moment;
 use crate::protocol::holder::{ReportedHolder, known};
@@ -141,7 +141,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
             ttl,
             last_token,
             micros,
-            part: Part::Whole,
+            part: HeldPart::Whole,
         };
         let hands_over = *hands_over == Value::Int(1);
         return Ok((
@@ -377,7 +377,7 @@ mod tests {
             ttl: None,
             last_token: Some(7),
             micros: 99,
-            part: Part::Whole,
+            part: HeldPart::Whole,
         };
         let told =
             |holder| AcquireReply::Busy(Busy { ttl: None, holder, ahead: 3, hands_over: true });
