@@ -53,6 +53,7 @@
 //! | [`Mutex`] | the lock to use |
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
+//! | [`MultiGuard`], [`Part`], [`PartGuard`] | the holds of [several locks](LockClient::lock_all) that were taken at once |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
 //! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holder of a lock, since when, and who waits |
@@ -109,8 +110,8 @@ pub use client::{
     QuorumClientBuilder,
 };
 pub use kind::{
-    Guard, LeaseWatch, Mutex, OwnedLease, Permit, ReadGuard, ReentrantLock, RwLock, Semaphore,
-    UpgradableReadGuard, WriteGuard,
+    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReadGuard,
+    ReentrantLock, RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
 };
 pub use redis;
 

@@ -109,12 +109,12 @@ pub struct Holder {
     pub(crate) token: Option<FencingToken>,
     pub(crate) since: Option<Duration>,
     pub(crate) ttl: Option<Duration>,
-    pub(crate) part: Part,
+    pub(crate) part: HeldPart,
 }
 
 /// Which part of a lock that several may hold a holder has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum HeldPart {
     /// All of it, or it is not known.
     #[default]
     Whole,
@@ -198,7 +198,7 @@ impl Holder {
     /// ```
     pub fn slots(&self) -> &[u32] {
         match &self.part {
-            Part::Slots(slots) => slots,
+            HeldPart::Slots(slots) => slots,
             _ => &[],
         }
     }
@@ -215,7 +215,7 @@ impl Holder {
     /// ```
     pub fn access(&self) -> Option<Access> {
         match self.part {
-            Part::Access(access) => Some(access),
+            HeldPart::Access(access) => Some(access),
             _ => None,
         }
     }
@@ -234,9 +234,9 @@ impl fmt::Display for Details<'_> {
         let Holder { since, token, ttl, part, .. } = self.0;
         write!(f, "{}", self.0)?;
         match part {
-            Part::Whole => {}
-            Part::Slots(slots) => write!(f, ", slots {slots:?}")?,
-            Part::Access(access) => write!(f, ", {access}")?,
+            HeldPart::Whole => {}
+            HeldPart::Slots(slots) => write!(f, ", slots {slots:?}")?,
+            HeldPart::Access(access) => write!(f, ", {access}")?,
         }
         if let Some(since) = since {
             write!(f, ", for {}", Span(*since))?;

@@ -8,6 +8,7 @@ mod distributed;
 mod local_locks;
 mod lock_client;
 mod locks;
+mod multi;
 mod quorum_builder;
 mod quorum_client;
 mod setter;

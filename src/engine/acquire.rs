@@ -39,6 +39,7 @@
 mod attempt;
 mod grant;
 mod recovery;
+pub(crate) mod several;
 
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ use crate::engine::holding::Holding;
 use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot::{Admission, Attempt, Paused, Received, Slot, WaitLimit};
-use crate::protocol::reply::{AcquireReply, Busy};
+use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
 
 /// How long the last request may outlast the caller's wait: however short the wait is, one request gets
@@ -73,15 +74,30 @@ pub(crate) fn acquire(
     options: &LockOptions,
     wait_limit: WaitLimit,
 ) -> Result<Option<Holding>> {
-    blocked_call::forget(slot);
-    let context = slot.context();
-    let mut long_wait = LongWait::begin(context.now(), context.bounds.slow_wait);
+    let mut long_wait = begin_wait(slot);
     let outcome = acquire_inner(slot, options, wait_limit, &mut long_wait);
-    if !matches!(outcome, Ok(Some(_)))
-        && let Some(blocker) = long_wait.blocker
-    {
+    if !matches!(outcome, Ok(Some(_))) {
+        remember_blocker(slot, long_wait);
+    }
+    into_holding(slot, outcome)
+}
+
+fn begin_wait(slot: &Arc<Slot>) -> LongWait {
+    blocked_call::forget(slot);
+    LongWait::begin(slot.context().now(), slot.context().bounds.slow_wait)
+}
+
+/// Remembers who was in the way of a call that went without the lock.
+fn remember_blocker(slot: &Arc<Slot>, long_wait: LongWait) {
+    if let Some(blocker) = long_wait.blocker {
         blocked_call::remember(slot, blocker);
     }
+}
+
+fn into_holding(
+    slot: &Arc<Slot>,
+    outcome: Result<Option<Arc<HeldLease>>>,
+) -> Result<Option<Holding>> {
     outcome
         .map_err(|error| error.of(slot.target().name()))?
         .map(|lease| confirm(Holding::new(slot, lease)))
@@ -96,24 +112,10 @@ fn acquire_inner(
 ) -> Result<Option<Arc<HeldLease>>> {
     // Read before the slot is entered. A single attempt may wait there for an exchange already, and its
     // own request then gets `REPLY_GRACE` only, so that the call as a whole stays near one exchange.
-    let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
-    let last_deadline = end.unwrap_or_else(|| slot.context().exchange_deadline());
+    let last_deadline = last_deadline(slot.context(), wait_limit);
     let admission = slot.enter(options, wait_limit, long_wait);
-    let acquire_loop = |attempt, long_wait| AcquireLoop {
-        slot,
-        context: slot.context(),
-        options,
-        wait_limit,
-        long_wait,
-        place: None,
-        last_deadline,
-        backoff: Backoff::new(),
-        attempt: Some(attempt),
-        outage: None,
-        silence: None,
-        busy_at: None,
-        queued_at: None,
-        listening: false,
+    let acquire_loop = |attempt, long_wait| {
+        AcquireLoop::new(slot, options, (wait_limit, last_deadline), long_wait, attempt)
     };
     match admission {
         Admission::Acquire { number, yield_until } => {
@@ -166,6 +168,12 @@ pub(crate) fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
     }
 }
 
+/// The latest deadline of a request for a caller that comes now.
+fn last_deadline(context: &Context, wait_limit: WaitLimit) -> Moment {
+    let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
+    end.unwrap_or_else(|| context.exchange_deadline())
+}
+
 pub(crate) fn cancelled_error(context: &Context) -> Error {
     Error::cancelled(if context.is_closing() {
         "the client was closed; build a new one"
@@ -211,7 +219,48 @@ struct AcquireLoop<'a> {
     listening: bool,
 }
 
-impl AcquireLoop<'_> {
+/// A request for the lock, and the time that it gets.
+#[derive(Clone, Copy)]
+struct Sending {
+    mode: AcquireMode,
+    at: Moment,
+    deadline: Moment,
+    dies_after: Duration,
+}
+
+impl Sending {
+    /// How much time the request has.
+    fn time(&self) -> Duration {
+        self.deadline.since(self.at)
+    }
+}
+
+impl<'a> AcquireLoop<'a> {
+    fn new(
+        slot: &'a Arc<Slot>,
+        options: &'a LockOptions,
+        (wait_limit, last_deadline): (WaitLimit, Moment),
+        long_wait: &'a mut LongWait,
+        attempt: Attempt,
+    ) -> AcquireLoop<'a> {
+        AcquireLoop {
+            slot,
+            context: slot.context(),
+            options,
+            wait_limit,
+            long_wait,
+            place: None,
+            last_deadline,
+            backoff: Backoff::new(),
+            attempt: Some(attempt),
+            outage: None,
+            silence: None,
+            busy_at: None,
+            queued_at: None,
+            listening: false,
+        }
+    }
+
     /// Acquires the lock with an attempt that begins now. It does not ask before `yield_until`, if it
     /// waits by notification.
     fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<HeldLease>>> {
@@ -269,37 +318,42 @@ impl AcquireLoop<'_> {
                 None => self.send_request(),
             };
 
-            // A grant may have come during the last request, or a lease was passed on after its reply. They are
-            // looked for only here, where there will be no other request.
-            let next = match next {
-                NextAction::GiveUp(outcome) => self.finish(outcome),
-                NextAction::Fail(error) => self.fail(error),
-                next => next,
-            };
-
-            match next {
-                NextAction::Held(lease) => {
-                    self.context.listen_for(self.options);
-                    return Ok(Some(lease));
-                }
-                NextAction::Again(pause) => {
-                    let (context, target) = (self.context, self.slot.target());
-                    self.long_wait.log_if_slow(context, target, self.place);
-                    if self.slot.pause(pause) == Paused::Cancelled {
-                        return Err(cancelled_error(self.context));
-                    }
-                }
-                NextAction::GiveUp(Ok(())) => return Ok(None),
-                NextAction::GiveUp(Err(error)) => {
-                    // The threads behind this one learn of the outage now, and do not ride it out once
-                    // more each.
-                    if let Some(silence) = self.silence {
-                        self.slot.give_up(silence);
-                    }
-                    return Err(self.outcome_error(error));
-                }
-                NextAction::Fail(error) => return Err(error),
+            if let Some(outcome) = self.follow(next) {
+                return outcome;
             }
+        }
+    }
+
+    /// Goes on after an exchange. Returns the outcome of the call, or nothing if it must ask again.
+    fn follow(&mut self, next: NextAction) -> Option<Result<Option<Arc<HeldLease>>>> {
+        // A grant may have come during the last request, or a lease was passed on after its reply. They are
+        // looked for only here, where there will be no other request.
+        let next = match next {
+            NextAction::GiveUp(outcome) => self.finish(outcome),
+            NextAction::Fail(error) => self.fail(error),
+            next => next,
+        };
+        match next {
+            NextAction::Held(lease) => {
+                self.context.listen_for(self.options);
+                Some(Ok(Some(lease)))
+            }
+            NextAction::Again(pause) => {
+                let (context, target) = (self.context, self.slot.target());
+                self.long_wait.log_if_slow(context, target, self.place);
+                let is_cancelled = self.slot.pause(pause) == Paused::Cancelled;
+                is_cancelled.then(|| Err(cancelled_error(self.context)))
+            }
+            NextAction::GiveUp(Ok(())) => Some(Ok(None)),
+            NextAction::GiveUp(Err(error)) => {
+                // The threads behind this one learn of the outage now, and do not ride it out once
+                // more each.
+                if let Some(silence) = self.silence {
+                    self.slot.give_up(silence);
+                }
+                Some(Err(self.outcome_error(error)))
+            }
+            NextAction::Fail(error) => Some(Err(error)),
         }
     }
 
@@ -331,40 +385,53 @@ impl AcquireLoop<'_> {
         if self.attempt.as_ref().is_some_and(|attempt| attempt.spent) {
             self.restart_attempt();
         }
-        let mode = self.mode();
-        let now = self.context.now();
-        // A thread that did not get the processor in time sends its request all the same: `None` would
-        // say that somebody has the lock, which nobody has asked.
-        let last = self.last_deadline.max(now.after(REPLY_GRACE));
-        let deadline = now.after(self.context.bounds.exchange).min(last);
-        let time = deadline.since(now);
-
-        let Some(attempt) = &mut self.attempt else {
+        let sending = self.prepare(self.mode());
+        let Some(request) = self.request(&sending) else {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
+        let target = self.slot.target();
+        let acquired = self.context.protocol.acquire(target, &request, sending.deadline);
+        self.judge(acquired, &sending)
+    }
 
+    /// Begins a request.
+    fn prepare(&mut self, mode: AcquireMode) -> Sending {
+        let at = self.context.now();
+        // A thread that did not get the processor in time sends its request all the same: `None` would
+        // say that somebody has the lock, which nobody has asked.
+        let last = self.last_deadline.max(at.after(REPLY_GRACE));
+        let deadline = at.after(self.context.bounds.exchange).min(last);
         // Before the request is sent: without a reply the attempt may stand in the queue all the same,
         // and must be removed from it (rule 6).
-        attempt.queued |= mode == AcquireMode::Join;
-        let request = AcquireRequest {
-            owner: &attempt.owner,
-            ttl: self.options.lease.ttl(),
-            share: self.options.share,
-            mode,
-            // Nobody waits for a grant after the last request, so a hand-over after it must skip this
-            // waiter (rule 8).
-            dies_after: DEAD_AFTER.min(last.since(now)),
-        };
+        if let Some(attempt) = &mut self.attempt {
+            attempt.queued |= mode == AcquireMode::Join;
+        }
+        // Nobody waits for a grant after the last request, so a hand-over after it must skip this
+        // waiter (rule 8).
+        Sending { mode, at, deadline, dies_after: DEAD_AFTER.min(last.since(at)) }
+    }
 
-        let acquired = self.context.protocol.acquire(self.slot.target(), &request, deadline);
-        attempt.spent = acquired.is_spent;
+    /// The request to send, unless the attempt is over.
+    fn request(&self, sending: &Sending) -> Option<AcquireRequest<'_>> {
+        let owner = &self.attempt.as_ref()?.owner;
+        let (mode, dies_after) = (sending.mode, sending.dies_after);
+        let share = self.options.share;
+        Some(AcquireRequest { owner, ttl: self.options.lease.ttl(), share, mode, dies_after })
+    }
 
+    /// Decides what follows from the outcome of a request.
+    fn judge(&mut self, acquired: AcquireOutcome, sending: &Sending) -> NextAction {
+        let Sending { mode, at, deadline, .. } = *sending;
+        let time = sending.time();
+        if let Some(attempt) = &mut self.attempt {
+            attempt.spent = acquired.is_spent;
+        }
         match acquired.outcome {
             Ok(AcquireReply::Granted(granted)) => self.accept(granted),
             Ok(AcquireReply::Busy(busy)) => {
                 // From before the sending: the grant is surely later than this moment. A try says nothing
                 // about the queue.
-                self.queued_at = (mode != AcquireMode::Try).then_some(now);
+                self.queued_at = (mode != AcquireMode::Try).then_some(at);
                 self.wait_for_holder(busy, mode)
             }
             Ok(AcquireReply::Split(apart)) => self.retry_after_split(apart),

@@ -4,7 +4,7 @@
 //! wait costs no further command to be explained.
 
 use crate::base::id::Identity;
-use crate::base::inspection::{Holder, Part};
+use crate::base::inspection::{HeldPart, Holder};
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::base::token::FencingToken;
@@ -49,7 +49,7 @@ impl Blocker {
                     token: Some(*token),
                     since: Some(now.since(*since)),
                     ttl: Some(until.since(now)),
-                    part: Part::Whole,
+                    part: HeldPart::Whole,
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The requests of a holder about its lease: extend, check, transaction.
+//! The requests of a holder about its lease: extend and check.
 
 use std::time::Duration;
 
@@ -8,15 +8,12 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
-use crate::engine::lease::CommandGuard;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
 use crate::engine::worker::RenewableSlot;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::protocol::reply::{Ownership, OwnershipReply};
-use crate::protocol::transaction::{Applied, forbidden_command};
 use crate::wire::failure::Failure;
-use crate::wire::{Pipeline, Value};
 
 impl Holding {
     /// Makes a lease last at least `ttl` from now.
@@ -158,47 +155,6 @@ impl Holding {
         self.check_valid()
     }
 
-    /// Runs commands that apply only if the owner still has the lock.
-    pub(crate) fn apply(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        self.apply_inner(pipeline).map_err(|error| error.of(self.name()))
-    }
-
-    fn apply_inner(&self, pipeline: &Pipeline) -> Result<Vec<Value>> {
-        // Such a command would change the pooled connection for its next user: another database, or
-        // another user of Redis.
-        if let Some(name) = forbidden_command(pipeline) {
-            return Err(Error::config(
-                "transaction",
-                format_args!("the command \"{}\"", name.escape_ascii()),
-                "commands on data, and none about connections, subscriptions or transactions",
-            ));
-        }
-
-        self.check_valid()?;
-        let (context, target) = (self.context(), self.slot.target());
-
-        let under_way = self.lease.command();
-        let deadline = context.exchange_deadline();
-        let applied = context.protocol.apply(target, &self.lease.terms.owner, pipeline, deadline);
-
-        let ownership = match settle_command(applied, under_way) {
-            Ok(Applied::Done(replies)) => return Ok(replies),
-            Ok(Applied::Gone) => Ownership::Gone,
-            Ok(Applied::Taken) => Ownership::Taken,
-            Err(failure) if failure.is_unknown() => {
-                // Never repeated: the commands of the user may have been applied.
-                return Err(Error::from(failure)
-                    .with_consequence("look whether the transaction was applied"));
-            }
-            // This is about the lock's key. An error about a key of the user is a value among the
-            // replies.
-            Err(failure) => taken_by_wrong_type(failure)?,
-        };
-
-        self.check_ownership(ownership)?;
-        Ok(Vec::new())
-    }
-
     /// Ends a lease as lost if Redis replied that its owner does not have the lock.
     pub(crate) fn check_ownership(&self, ownership: Ownership) -> Result<()> {
         if ownership == Ownership::Owned {
@@ -209,12 +165,4 @@ impl Holding {
         }
         Err(self.not_live_error())
     }
-}
-
-/// Keeps a command without a reply counted, so that its lease is not passed on (rule 17).
-fn settle_command<T>(outcome: Result<T, Failure>, under_way: CommandGuard) -> Result<T, Failure> {
-    if outcome.as_ref().is_err_and(Failure::is_unknown) {
-        under_way.keep_pending();
-    }
-    outcome
 }

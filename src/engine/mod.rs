@@ -48,7 +48,8 @@
 //! | `dispatch` | which slots a message is for |
 //! | `holding` | a lease together with its slot |
 //! | `release` | the release of a holding, and its loss |
-//! | `extend` | extend, check and transaction: the requests of a holder |
+//! | `extend` | extend and check: the requests of a holder |
+//! | `transaction` | commands that apply only while a holder has its locks |
 //! | `change` | the downgrade of a read-write lock |
 //! | `durability` | waiting until replicas or disks have a new lease |
 //! | `acquire` | how the acquirer gets the lease from Redis |
@@ -105,6 +106,7 @@ pub(crate) mod shutdown;
 pub(crate) mod slot;
 mod slot_table;
 pub(crate) mod thread_hold;
+pub(crate) mod transaction;
 mod upgrade;
 mod worker;
 

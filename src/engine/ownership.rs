@@ -2,13 +2,18 @@
 
 use crate::base::loss::LossCause;
 use crate::protocol::Protocol;
-use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{Ownership, Released};
 use crate::wire::failure::{Failure, NotSentReason};
 
 /// Reads a refusal as an ownership: a key of another type is taken, like a key with another owner. Other
 /// failures stay failures.
 pub(super) fn taken_by_wrong_type(failure: Failure) -> Result<Ownership, Failure> {
     if failure.is_wrong_type() { Ok(Ownership::Taken) } else { Err(failure) }
+}
+
+/// The same for a release.
+pub(super) fn released_or_taken(reply: Result<Released, Failure>) -> Result<Released, Failure> {
+    reply.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
 }
 
 /// The cause of a loss that a reply reports.

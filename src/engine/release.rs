@@ -6,11 +6,69 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::callback::{LossHook, LossHooks, Notification};
 use crate::engine::holding::Holding;
-use crate::engine::ownership::loss_cause;
+use crate::engine::ownership::{loss_cause, released_or_taken};
 use crate::engine::slot::{ListenerCount, Unlocked};
 use crate::engine::worker::RenewableSlot;
-use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{Ownership, Released};
 use crate::wire::failure::Failure;
+
+/// A release that has begun here and is to be sent. Its slot is releasing until this is dropped.
+struct BegunRelease<'a> {
+    holding: &'a Holding,
+    valid_until: Moment,
+    /// Whether this client listens for releases of the lock.
+    listens: bool,
+    sent: Moment,
+    is_finished: bool,
+}
+
+impl Drop for BegunRelease<'_> {
+    fn drop(&mut self) {
+        // A panic in between, say of a logger, must not leave the slot releasing for ever.
+        if !self.is_finished {
+            self.holding.hand_to_worker();
+        }
+    }
+}
+
+impl BegunRelease<'_> {
+    /// Sends it, unless there is a `first` reply to it.
+    fn finish(mut self, first: Option<Result<Released, Failure>>) -> Result<()> {
+        let Holding { slot, lease } = self.holding;
+        let mut listener_count = None;
+        let outcome = self.holding.ask(&self, first, &mut listener_count);
+        self.is_finished = true;
+        slot.released(lease, listener_count);
+        outcome
+    }
+}
+
+/// Releases these leases of one client, all at once. Returns the outcome of each.
+pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
+    let begun: Vec<_> = holdings.iter().map(Holding::begin_release).collect();
+    let is_sent = |begun: &Result<Option<BegunRelease<'_>>>| matches!(begun, Ok(Some(_)));
+    let mut replies: Vec<Result<Released, Failure>> = Vec::new();
+    // One goes alone, among the commands of other threads.
+    if begun.iter().filter(|begun| is_sent(begun)).count() > 1 {
+        let leases = holdings.iter().zip(&begun).filter(|(_, begun)| is_sent(begun));
+        let requests: Vec<_> = leases
+            .map(|(it, _)| (&**it.slot.target(), it.slot.release_request(&it.lease)))
+            .collect();
+        let context = holdings[0].context();
+        let sent = context.protocol.release_all(&requests, context.exchange_deadline());
+        replies = sent.into_iter().map(released_or_taken).collect();
+    }
+    let mut replies = replies.into_iter();
+    let finish = |(holding, begun): (&Holding, Result<Option<BegunRelease<'_>>>)| {
+        let outcome = match begun {
+            Ok(Some(begun)) => begun.finish(replies.next()),
+            outcome => outcome.map(drop),
+        };
+        holding.lease.forget_hooks();
+        outcome.map_err(|error| error.of(holding.name()))
+    };
+    holdings.iter().zip(begun).map(finish).collect()
+}
 
 impl Holding {
     /// Releases the lease within one bounded exchange. The worker goes on with what is not done then.
@@ -21,6 +79,11 @@ impl Holding {
     }
 
     fn release_inner(&self) -> Result<()> {
+        self.begin_release()?.map_or(Ok(()), |begun| begun.finish(None))
+    }
+
+    /// Ends the hold here. Returns nothing if nothing is to be sent.
+    fn begin_release(&self) -> Result<Option<BegunRelease<'_>>> {
         // A lease that ran out is reported as lost, also if Redis would still accept the release.
         self.check_expiry();
         // The validity is over before the request is sent, or another could have the lock while this
@@ -33,42 +96,41 @@ impl Holding {
         };
         if self.slot.leave_entry(&self.lease) {
             self.lease.end();
-            return Ok(());
+            return Ok(None);
         }
         // The user wants Redis to keep the lock for longer. So no thread gets the lease, and the release is
         // later and in the background.
         if self.lease.is_kept(self.now()) {
             self.hand_to_worker();
-            return Ok(());
+            return Ok(None);
         }
-        match self.slot.unlock(&self.lease) {
-            Unlocked::ToThread | Unlocked::Lingering => {
-                // Nothing is sent: Redis has the same owner as before.
-                self.lease.end();
-                Ok(())
-            }
-            Unlocked::Releasing => {
-                let mut listener_count = None;
-                // The slot stays releasing during the exchange, and its threads wait: asked meanwhile,
-                // Redis would reply that this process has the lock.
-                let outcome = self.ask(valid_until, &mut listener_count);
-                self.slot.released(&self.lease, listener_count);
-                outcome
-            }
+        if self.slot.unlock(&self.lease) != Unlocked::Releasing {
+            // Nothing is sent: Redis has the same owner as before.
+            self.lease.end();
+            return Ok(None);
         }
+        // The slot stays releasing during the exchange, and its threads wait: asked meanwhile, Redis would
+        // reply that this process has the lock.
+        let (context, channel) = (self.context(), self.slot.target().channel());
+        // Before the release is sent: a waiter of this process may subscribe meanwhile, and the count of
+        // `PUBLISH` does not include that.
+        let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
+        let sent = context.now();
+        Ok(Some(BegunRelease { holding: self, valid_until, listens, sent, is_finished: false }))
     }
 
     /// Sends the release, and notes in `listener_count` how many clients received it, if Redis has
     /// replied.
-    fn ask(&self, valid_until: Moment, listener_count: &mut Option<ListenerCount>) -> Result<()> {
+    fn ask(
+        &self,
+        begun: &BegunRelease<'_>,
+        mut first: Option<Result<Released, Failure>>,
+        listener_count: &mut Option<ListenerCount>,
+    ) -> Result<()> {
         let context = self.context();
-        let deadline = context.exchange_deadline();
-        // Before the release is sent: a waiter of this process may subscribe meanwhile, and the count of
-        // `PUBLISH` does not include that.
-        let channel = self.slot.target().channel();
-        let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
-
-        let (mut sent, mut unanswered) = (context.now(), false);
+        let BegunRelease { valid_until, listens, mut sent, .. } = *begun;
+        let deadline = sent.after(context.bounds.exchange);
+        let mut unanswered = false;
         // A connection that was idle while the lock was held may have died without a sign. A second
         // release does no harm, so it is sent on another connection if there is time.
         let is_worth_it = |failure: &Failure| {
@@ -76,8 +138,10 @@ impl Holding {
         };
 
         let reply = Failure::retry_while(is_worth_it, || {
-            sent = context.now();
-            let reply = self.slot.send_release(&self.lease, deadline);
+            let reply = first.take().unwrap_or_else(|| {
+                sent = context.now();
+                self.slot.send_release(&self.lease, deadline)
+            });
             // Kept over both requests: the first may have released the lock before the second finds it
             // gone.
             unanswered |= reply.as_ref().is_err_and(Failure::is_unknown);

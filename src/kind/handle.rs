@@ -8,7 +8,8 @@ use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
-use crate::base::time::{Moment, moment_of};
+use crate::base::time::moment_of;
+use crate::engine::acquire::several::Wanted;
 use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
 use crate::engine::slot::{Slot, WaitLimit};
@@ -58,20 +59,15 @@ impl Handle {
 
     /// The limit of a wait that begins now.
     pub(crate) fn until(&self, wait: Duration) -> WaitLimit {
-        self.until_moment(self.slot.context().now().after(wait))
+        let now = self.slot.context().now();
+        WaitLimit::until(now.after(wait), now)
     }
 
     pub(crate) fn until_instant(&self, deadline: Instant) -> WaitLimit {
         // An `Instant` stands still in suspend on Linux, and the client's clock does not. Converted
         // once, here, the deadline then counts through suspend.
-        self.until_moment(moment_of(deadline, self.slot.context().now()))
-    }
-
-    fn until_moment(&self, deadline: Moment) -> WaitLimit {
-        let over = deadline <= self.slot.context().now();
-        // One attempt, and not none: a free lock is taken even with a deadline in the past. And as
-        // a `try` it does not join the queue, which it would have to leave at once.
-        if over { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) }
+        let now = self.slot.context().now();
+        WaitLimit::until(moment_of(deadline, now), now)
     }
 
     /// What its calls ask for, unless they say.
@@ -98,6 +94,40 @@ impl Handle {
         }
     }
 
+    /// Enters a hold of this thread once more, if there is one, with this access if it is a read-write lock.
+    pub(super) fn reenter(&self, access: Option<Access>) -> Result<Option<ThreadHeld>> {
+        let Some(hold) = find(&self.slot) else { return Ok(None) };
+        // A lost hold is not taken anew. The outer section of this thread believes that it has
+        // held the lock all along, and would go on over what another holder has changed.
+        if let Err(error) = hold.holding().check_valid() {
+            return Err(error.of(self.name()));
+        }
+        if let (Some(held), Some(wanted)) = (hold.holding().lease.access(), access)
+            && held < Access::Write
+            && wanted > Access::Read
+        {
+            return Err(waits_for_itself(self.name(), held, wanted));
+        }
+        // No command: the count lives in this thread, and reentry must not fail because Redis
+        // is away.
+        if hold.enter(access) {
+            Ok(Some(ThreadHeld::new(hold, access)))
+        } else {
+            Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
+                .of(self.name()))
+        }
+    }
+
+    /// The same lock, of which each call asks for this.
+    pub(super) fn for_share(&self, share: Share) -> Handle {
+        Handle { slot: Arc::clone(&self.slot), options: self.options.for_share(share) }
+    }
+
+    /// This lock as one of several.
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        Wanted { slot: &self.slot, options: &self.options }
+    }
+
     fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
         Ok(self.enter(None, wait_limit)?.map(Guard::new))
     }
@@ -109,26 +139,8 @@ impl Handle {
         wait_limit: WaitLimit,
     ) -> Result<Option<ThreadHeld>> {
         // Before any I/O, and before the slot: this thread would wait there for itself.
-        if let Some(hold) = find(&self.slot) {
-            // A lost hold is not taken anew. The outer section of this thread believes that it has
-            // held the lock all along, and would go on over what another holder has changed.
-            if let Err(error) = hold.holding().check_valid() {
-                return Err(error.of(self.name()));
-            }
-            if let (Some(held), Some(wanted)) = (hold.holding().lease.access(), access)
-                && held < Access::Write
-                && wanted > Access::Read
-            {
-                return Err(waits_for_itself(self.name(), held, wanted));
-            }
-            // No command: the count lives in this thread, and reentry must not fail because Redis
-            // is away.
-            return if hold.enter(access) {
-                Ok(Some(ThreadHeld::new(hold, access)))
-            } else {
-                Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
-                    .of(self.name()))
-            };
+        if let Some(held) = self.reenter(access)? {
+            return Ok(Some(held));
         }
         let share = access.map_or(self.options.share, Share::Access);
         let holding = acquire(&self.slot, &self.options.for_share(share), wait_limit)?;

@@ -9,6 +9,15 @@ use crate::engine::holding::Holding;
 use crate::engine::slot::WaitLimit;
 use crate::engine::thread_hold::{ThreadHold, adopt, find};
 
+/// What a hold leaves behind when it ends.
+enum Left {
+    Nothing,
+    /// The thread holds the lock further on.
+    Inner(Rc<ThreadHold>),
+    /// Its lock is to be released.
+    Last(Rc<ThreadHold>),
+}
+
 /// One of the times that this thread holds a lock.
 pub(crate) struct ThreadHeld {
     hold: Option<Rc<ThreadHold>>,
@@ -65,12 +74,12 @@ impl ThreadHeld {
     }
 
     /// Goes on with the hold, unless that failed.
-    fn unless_failed<T>(mut self, outcome: Result<T>) -> Result<(ThreadHeld, T)> {
+    fn unless_failed<T>(self, outcome: Result<T>) -> Result<(ThreadHeld, T)> {
         match outcome {
             Ok(value) => Ok((self, value)),
             Err(error) => {
                 // Here and not by the drop, which logs: the caller gets the one error that counts.
-                let _ = self.leave();
+                let _ = self.release();
                 Err(error)
             }
         }
@@ -101,39 +110,42 @@ impl ThreadHeld {
     }
 
     /// Counts one hold less, and releases the lock with the last one.
-    pub(super) fn release(mut self) -> Result<()> {
-        // Also if the thread holds the lock further on. Its work under this hold may have collided
-        // with another holder, and the caller of an inner release may be the only one that can undo
-        // it.
-        if let Some(hold) = self.leave()?
-            && let Err(error) = hold.holding().check_valid()
-        {
-            return Err(error.of(hold.holding().name()));
-        }
-        Ok(())
+    pub(super) fn release(self) -> Result<()> {
+        self.leave()?.map_or(Ok(()), |last| last.release())
     }
 
-    /// Counts one hold less, and releases the lock with the last one. Returns the hold if the
-    /// thread has others.
-    fn leave(&mut self) -> Result<Option<Rc<ThreadHold>>> {
-        // Taken first: whatever happens next, the drop that follows `release` finds nothing to
-        // release again.
-        let Some(hold) = self.hold.take() else { return Ok(None) };
+    /// Counts one hold less. Returns the lock if that was the last, so that the caller releases it.
+    pub(super) fn leave(mut self) -> Result<Option<Holding>> {
+        match self.count_down()? {
+            Left::Last(hold) => Ok(Some(hold.holding().clone())),
+            // Its work under this hold may have collided with another holder, and the caller of an inner
+            // release may be the only one that can undo it.
+            Left::Inner(hold) => {
+                hold.holding().check_valid().map_err(|error| error.of(hold.holding().name()))?;
+                Ok(None)
+            }
+            Left::Nothing => Ok(None),
+        }
+    }
+
+    fn count_down(&mut self) -> Result<Left> {
+        // Taken first: whatever happens next, the drop that follows finds nothing to release again.
+        let Some(hold) = self.hold.take() else { return Ok(Left::Nothing) };
         if hold.count() == 0 {
             // Released by key, or left to the worker at the end of the thread. The lock may be
             // another's by now.
             return Err(hold.holding().not_live_error().of(hold.holding().name()));
         }
         // Not checked for validity if others remain: reading the clock would be most of the cost of
-        // an inner drop, which returns nothing anyway. `release` does check.
+        // an inner drop, which returns nothing anyway. `leave` does check.
         if hold.leave(self.access) {
-            return hold.holding().release().map(|()| None);
+            return Ok(Left::Last(hold));
         }
         // The guards that are left may need less of a read-write lock.
         if self.access > Some(Access::Read) {
             hold.holding().downgrade(hold.needs())?;
         }
-        Ok(Some(hold))
+        Ok(Left::Inner(hold))
     }
 
     /// Leaves the hold to its thread, which releases it by key or at its end.
@@ -157,7 +169,11 @@ impl ThreadHeld {
 
 impl Drop for ThreadHeld {
     fn drop(&mut self) {
-        match self.leave() {
+        let outcome = match self.count_down() {
+            Ok(Left::Last(hold)) => hold.holding().release(),
+            outcome => outcome.map(drop),
+        };
+        match outcome {
             // A loss is worth a line even here: nobody else may report it. A guard whose hold was
             // released by key is not, as the program did that itself.
             Err(error) if !error.is_not_held() || error.is_lost() => log!(warn, "{error}"),
@@ -200,6 +216,11 @@ impl OwnedHold {
         let holding = self.0.take().expect("a hold is there until it is consumed");
         let access = holding.lease.access();
         ThreadHeld::new(adopt(holding), access)
+    }
+
+    /// Ends it. The caller releases the lock.
+    pub(super) fn leave(mut self) -> Option<Holding> {
+        self.0.take()
     }
 
     pub(super) fn release(mut self) -> Result<()> {

@@ -188,7 +188,7 @@ macro_rules! hold_methods {
                 // a connection nor leaves one inside a transaction by a panic.
                 let mut pipeline = $crate::wire::Pipeline::new();
                 build(&mut pipeline);
-                self.holding().apply(&pipeline)
+                $crate::engine::transaction::apply(&[self.holding()], &pipeline)
             }
 
             /// Makes a short claim a whole lease now, for work that cannot stop before its end.

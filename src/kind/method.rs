@@ -227,6 +227,12 @@ macro_rules! shared_methods {
 /// again.
 macro_rules! lock_methods {
     ($kind:ident, $open:literal) => {
+        impl From<&$kind> for $crate::kind::Part {
+            fn from(lock: &$kind) -> $crate::kind::Part {
+                $crate::kind::Part::new(lock.0.clone())
+            }
+        }
+
         impl $kind {
             /// Waits for the lock without limit, and takes it.
             ///

@@ -20,6 +20,7 @@ mod handle;
 mod hold;
 mod hold_method;
 mod method;
+pub(crate) mod multi;
 pub(crate) mod mutex;
 mod owned;
 mod owner_value;
@@ -36,6 +37,7 @@ use crate::protocol::lock_kind::LockKind;
 
 pub use guard::Guard;
 pub(crate) use handle::Handle;
+pub use multi::{MultiGuard, Part, PartGuard};
 pub use mutex::Mutex;
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;

@@ -28,6 +28,23 @@ pub(crate) enum RoundTrips {
     Many,
 }
 
+/// How many calls are sent at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Those of the worker: they follow a redirection, and are sent again where a connection breaks.
+    Worker,
+    /// Those of a caller, likewise.
+    Caller,
+    /// Those of a caller, each to one node and once. A redirection is a refusal.
+    Once,
+}
+
+impl Sending {
+    pub(crate) fn lane(self) -> Lane {
+        if self == Sending::Worker { Lane::Worker } else { Lane::Callers }
+    }
+}
+
 /// The servers of one client, of which one at a time has a lock.
 pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// A server for the duration of one operation.
@@ -55,12 +72,13 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         operation: impl FnMut(&Self::Server<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
 
-    /// Sends many calls at once, each to the server of its key.
+    /// Sends many calls at once, each to the server of its key. `sending` says over which connections, and what
+    /// becomes of those that a node of a cluster refuses.
     fn call_many(
         &self,
         keys: &[&[u8]],
         calls: &[Call],
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>>;
 
@@ -112,7 +130,7 @@ pub(crate) trait LockServer {
     fn connect(&self, deadline: Moment) -> Result<(), Failure>;
 
     /// The server's time.
-    fn clock(&self) -> &ServerClock;
+    fn clock(&self) -> &Arc<ServerClock>;
 
     /// How long a request that is sent now waits for its reply.
     fn reply_by(&self, deadline: Moment) -> Moment;
@@ -166,7 +184,7 @@ impl LockServer for TransportServer<'_> {
         self.transport.connect(deadline)
     }
 
-    fn clock(&self) -> &ServerClock {
+    fn clock(&self) -> &Arc<ServerClock> {
         self.transport.server_clock()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
-use crate::base::inspection::{Holder, Part};
+use crate::base::inspection::{HeldPart, Holder};
 use crate::base::sync::Arc;
 use crate::base::token::FencingToken;
 use crate::protocol::lock_kind::LockKind;
@@ -19,7 +19,7 @@ pub(crate) struct ReportedHolder {
     pub(crate) last_token: Option<u64>,
     /// The server's time then, in microseconds.
     pub(crate) micros: u64,
-    pub(crate) part: Part,
+    pub(crate) part: HeldPart,
 }
 
 /// How long ago that was. A time that has not come yet tells nothing: the clock was set back.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
-use crate::base::inspection::{Inspection, Part, PermitCount, WaitingProcess};
+use crate::base::inspection::{HeldPart, Inspection, PermitCount, WaitingProcess};
 use crate::base::share::{ALL, Access};
 use crate::protocol::holder::{ReportedHolder, ago, known};
 use crate::protocol::lock_kind::LockKind;
@@ -46,7 +46,7 @@ impl Report {
             ttl: None,
             last_token: None,
             micros: 0,
-            part: Part::Whole,
+            part: HeldPart::Whole,
         };
         let holders = owners.into_iter().map(holder).collect();
         Report { holders, waiting: None, waiters: Vec::new(), permits: None, micros: 0 }
@@ -92,7 +92,7 @@ fn read(value: Value) -> Option<Report> {
         let part = if sums_known {
             part(&whole.split_off(whole.len().min(3)), is_rw)?
         } else {
-            Part::Whole
+            HeldPart::Whole
         };
         let [owner, ttl, token] = whole.try_into().ok()?;
         let (ttl, last_token) = (known(&ttl)?.map(Duration::from_millis), known(&token)?);
@@ -120,15 +120,15 @@ fn sums_of(value: Value) -> Option<[u64; 3]> {
 }
 
 /// What a holder has of a lock that several may hold.
-fn part(numbers: &[Value], is_rw: bool) -> Option<Part> {
+fn part(numbers: &[Value], is_rw: bool) -> Option<HeldPart> {
     let number = |value| known(value)?.and_then(|number| u32::try_from(number).ok());
     let numbers: Vec<u32> = numbers.iter().map(number).collect::<Option<_>>()?;
     Some(match numbers.as_slice() {
-        [0] if is_rw => Part::Access(Access::Read),
-        [1] if is_rw => Part::Access(Access::UpgradableRead),
-        [2] if is_rw => Part::Access(Access::Write),
+        [0] if is_rw => HeldPart::Access(Access::Read),
+        [1] if is_rw => HeldPart::Access(Access::UpgradableRead),
+        [2] if is_rw => HeldPart::Access(Access::Write),
         _ if is_rw => return None,
-        _ => Part::Slots(numbers),
+        _ => HeldPart::Slots(numbers),
     })
 }
 

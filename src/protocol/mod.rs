@@ -163,6 +163,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> AcquireOutcome;
 
+    /// The same for many locks at once; the outcomes are in the order of the requests.
+    fn acquire_all(
+        &self,
+        requests: &[(&Target, AcquireRequest<'_>)],
+        deadline: Moment,
+    ) -> Vec<AcquireOutcome> {
+        requests.iter().map(|(target, request)| self.acquire(target, request, deadline)).collect()
+    }
+
     /// Hands the lock to the next waiter, or frees it, if this owner has it.
     fn release(
         &self,
@@ -170,6 +179,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure>;
+
+    /// The same for many locks at once; the outcomes are in the order of the requests.
+    fn release_all(
+        &self,
+        requests: &[(&Target, ReleaseRequest<'_>)],
+        deadline: Moment,
+    ) -> Vec<Result<Released, Failure>> {
+        requests.iter().map(|(target, request)| self.release(target, request, deadline)).collect()
+    }
 
     /// Makes the lease last at least `ttl` from now, if this owner has the lock.
     fn extend(
@@ -278,11 +296,10 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<bool, Failure>;
 
-    /// Runs the commands of a pipeline if this owner has the lock.
+    /// Runs the commands of a pipeline if these owners have all of their locks.
     fn apply(
         &self,
-        target: &Target,
-        owner: &[u8],
+        locks: &[(&Target, &[u8])],
         pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure>;

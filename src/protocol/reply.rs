@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::base::inspection::Part;
+use crate::base::inspection::HeldPart;
 use crate::base::share::Slots;
 use crate::base::time::Moment;
 use crate::protocol::holder::{ReportedHolder, known};
@@ -36,6 +36,12 @@ pub(crate) struct AcquireOutcome {
     /// Whether the attempt is over without a grant: its votes were released at once, and those
     /// releases may arrive late. The next request needs another owner's value (rule 5).
     pub(crate) is_spent: bool,
+}
+
+impl AcquireOutcome {
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(self.outcome, Ok(AcquireReply::Granted(_)))
+    }
 }
 
 /// What was granted.
@@ -135,7 +141,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
             ttl,
             last_token,
             micros,
-            part: Part::Whole,
+            part: HeldPart::Whole,
         };
         let hands_over = *hands_over == Value::Int(1);
         return Ok((
@@ -371,7 +377,7 @@ mod tests {
             ttl: None,
             last_token: Some(7),
             micros: 99,
-            part: Part::Whole,
+            part: HeldPart::Whole,
         };
         let told =
             |holder| AcquireReply::Busy(Busy { ttl: None, holder, ahead: 3, hands_over: true });

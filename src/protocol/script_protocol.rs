@@ -14,7 +14,7 @@ use crate::base::option::{Durability, ReleaseKind};
 use crate::base::reserved;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::backend::{Backend, LockServer, RoundTrips, Sending};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::{Report, View};
@@ -32,7 +32,7 @@ use crate::protocol::{Protocol, durability, index, transaction};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
-use crate::wire::transport::Lane;
+use crate::wire::server_clock::ServerClock;
 use crate::wire::{Pipeline, Value};
 
 /// The locks of one client, over a backend.
@@ -44,8 +44,8 @@ impl<B: Backend> ScriptProtocol<B> {
         ScriptProtocol(backend)
     }
 
-    fn at_index(&self, call: Call, lane: Lane, deadline: Moment) -> Result<Reply, Failure> {
-        let replies = self.0.call_many(&[reserved::INDEX], &[call], lane, deadline);
+    fn at_index(&self, call: Call, sending: Sending, deadline: Moment) -> Result<Reply, Failure> {
+        let replies = self.0.call_many(&[reserved::INDEX], &[call], sending, deadline);
         replies.into_iter().next().unwrap_or_else(|| Err(Failure::silent()))
     }
 
@@ -101,6 +101,27 @@ fn or_discard_connections<T>(
     })
 }
 
+/// Reads a reply to a request for the lock, and notes the server's time.
+fn read_acquired(
+    clock: &ServerClock,
+    reply: &Reply,
+    request: &AcquireRequest<'_>,
+) -> Result<AcquireReply, Failure> {
+    let (acquired, micros) = acquired(reply, request.ttl)?;
+    // The shortest reply to a grant is a bare number, and so are the replies of many other
+    // commands. If replies are out of step, one of those would be a grant that never was. A
+    // true one is the server's time; what is not near that is an unknown outcome. The engine
+    // then repeats the join, and an attempt that does own the lock gets the long form of the
+    // reply. This must come before `note`, or the number would agree with itself.
+    if let Value::Int(_) = reply.value
+        && !clock.agrees(micros, reply.sent, reply.received)
+    {
+        return Err(unexpected(&reply.value));
+    }
+    clock.note(reply.epoch, micros, reply.sent, reply.received);
+    Ok(acquired)
+}
+
 fn acquire(
     server: &impl LockServer,
     target: &Target,
@@ -117,19 +138,7 @@ fn acquire(
     let mut again = true;
     loop {
         let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
-        let (acquired, micros) = read(server, acquired(&reply, request.ttl))?;
-
-        // The shortest reply to a grant is a bare number, and so are the replies of many other
-        // commands. If replies are out of step, one of those would be a grant that never was. A
-        // true one is the server's time; what is not near that is an unknown outcome. The engine
-        // then repeats the join, and an attempt that does own the lock gets the long form of the
-        // reply. This must come before `note`, or the number would agree with itself.
-        if let Value::Int(_) = reply.value
-            && !clock.agrees(micros, reply.sent, reply.received)
-        {
-            return read(server, Err(unexpected(&reply.value)));
-        }
-        clock.note(reply.epoch, micros, reply.sent, reply.received);
+        let acquired = read(server, read_acquired(clock, &reply, request))?;
 
         // *Late* does not mean that the caller has no time left. After a long silence the allowance
         // for drift may be more than the request had, or the request waited for a connection all
@@ -233,6 +242,78 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         })
     }
 
+    fn acquire_all(
+        &self,
+        requests: &[(&Target, AcquireRequest<'_>)],
+        deadline: Moment,
+    ) -> Vec<AcquireOutcome> {
+        // Each by the clock of its own server, which also reads the reply.
+        let prepare = |(target, request): &(&Target, AcquireRequest<'_>)| {
+            self.0.with_server(target, RoundTrips::One, deadline, |server| {
+                let clock = server.clock();
+                if !clock.is_known() {
+                    server.connect(deadline)?;
+                }
+                let by = clock.deadline(server.reply_by(deadline));
+                Ok((target.acquire(request, by), Arc::clone(clock)))
+            })
+        };
+        let prepared: Vec<_> = requests.iter().map(prepare).collect();
+        let sent = requests.iter().zip(&prepared);
+        let sent = sent.filter_map(|((target, _), it)| Some((target.key(), it.as_ref().ok()?)));
+        let (keys, calls): (Vec<_>, Vec<_>) =
+            sent.map(|(key, (call, _))| (key, call.clone())).unzip();
+        let mut replies = self.0.call_many(&keys, &calls, Sending::Once, deadline).into_iter();
+
+        let judge = |((target, request), prepared): (&(&Target, _), Result<(_, _), _>)| {
+            let (_, clock): (Call, Arc<ServerClock>) = match prepared {
+                Ok(prepared) => prepared,
+                Err(failure) => return AcquireOutcome { outcome: Err(failure), is_spent: false },
+            };
+            let reply = replies.next().unwrap_or_else(|| Err(Failure::silent()));
+            let outcome = reply.and_then(|reply| {
+                or_discard_connections(read_acquired(&clock, &reply, request), || {
+                    self.0.discard_connections(target.key());
+                })
+            });
+            match outcome {
+                // Neither did anything, so what follows is no repetition (rule 31): it goes to the node that
+                // has the lock now, or has a better deadline.
+                Ok(AcquireReply::Late) => self.acquire(target, request, deadline),
+                Err(failure) if failure.is_redirect() => self.acquire(target, request, deadline),
+                outcome => AcquireOutcome { outcome, is_spent: false },
+            }
+        };
+        requests.iter().zip(prepared).map(judge).collect()
+    }
+
+    fn release_all(
+        &self,
+        requests: &[(&Target, ReleaseRequest<'_>)],
+        deadline: Moment,
+    ) -> Vec<Result<Released, Failure>> {
+        let by_script = |request: &ReleaseRequest<'_>| request.kind == ReleaseKind::Lua;
+        let sent = requests.iter().filter(|(_, request)| by_script(request));
+        let (keys, calls): (Vec<_>, Vec<_>) = sent
+            .map(|(target, it)| (target.key(), target.release(it.owner, it.ttl, it.last_token)))
+            .unzip();
+        // Once: of two releases the second finds the lock gone, and the caller has to know of both (rule 15).
+        let mut replies = self.0.call_many(&keys, &calls, Sending::Once, deadline).into_iter();
+        let judge = |(target, request): &(&Target, ReleaseRequest<'_>)| {
+            if !by_script(request) {
+                return self.release(target, request, deadline);
+            }
+            match replies.next().unwrap_or_else(|| Err(Failure::silent())) {
+                Ok(reply) => or_discard_connections(released(&reply.value), || {
+                    self.0.discard_connections(target.key());
+                }),
+                Err(failure) if failure.is_redirect() => self.release(target, request, deadline),
+                Err(failure) => Err(failure),
+            }
+        };
+        requests.iter().map(judge).collect()
+    }
+
     fn extend(
         &self,
         target: &Target,
@@ -311,7 +392,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         let keys: Vec<&[u8]> = requests.iter().map(|request| request.target.key()).collect();
         let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
         // Over connections that callers do not use: a renewal must not wait for them.
-        let replies = self.0.call_many(&keys, &calls, Lane::Worker, deadline);
+        let replies = self.0.call_many(&keys, &calls, Sending::Worker, deadline);
         let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
             or_discard_connections(request.read(&reply?), || {
                 self.0.discard_connections(request.target.key())
@@ -352,7 +433,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         };
         let calls: Vec<Call> = targets.iter().map(call).collect();
         let keys: Vec<&[u8]> = targets.iter().map(|target| target.key()).collect();
-        let ask = || self.0.call_many(&keys, &calls, Lane::Callers, deadline);
+        let ask = || self.0.call_many(&keys, &calls, Sending::Caller, deadline);
         let mut replies = ask();
         // A connection from the pool may have died. It only reads, so that it may be repeated here (rule 31).
         if replies.iter().any(|reply| reply.as_ref().is_err_and(Failure::is_disconnect)) {
@@ -371,11 +452,11 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     fn announce(&self, targets: &[Arc<Target>], deadline: Moment) -> Result<(), Failure> {
         // The worker waits only briefly for the reply, so its absence says nothing about the server.
         let call = index::announce(targets).excused();
-        self.at_index(call, Lane::Worker, deadline).map(drop)
+        self.at_index(call, Sending::Worker, deadline).map(drop)
     }
 
     fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-        let ask = || self.at_index(index::list(), Lane::Callers, deadline);
+        let ask = || self.at_index(index::list(), Sending::Caller, deadline);
         let reply = Failure::retry_disconnected(ask)?;
         or_discard_connections(index::entries(reply.value), || {
             self.0.discard_connections(reserved::INDEX)
@@ -411,17 +492,16 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
 
     fn apply(
         &self,
-        target: &Target,
-        owner: &[u8],
+        locks: &[(&Target, &[u8])],
         pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure> {
+        let Some((target, _)) = locks.first() else { return Ok(Applied::Done(Vec::new())) };
         // `Many`: a node that is importing the slot may lack one of the user's keys although it has
         // the lock, and it would take `ASKING` for one of these commands only.
         self.0.with_server(target, RoundTrips::Many, deadline, |server| {
-            server.session(deadline, |session| {
-                transaction::apply(session, target, owner, pipeline, deadline)
-            })
+            server
+                .session(deadline, |session| transaction::apply(session, locks, pipeline, deadline))
         })
     }
 

@@ -5,6 +5,8 @@
 //! The key of a weighted lock changes with each renewal of any of its holders, and not when a lease
 //! ends. So there a script looks at the lease and runs the commands (rule 42).
 
+use std::iter;
+
 use crate::base::time::Moment;
 use crate::protocol::inspection::View;
 use crate::protocol::lock_kind::WeightedScripts;
@@ -22,10 +24,8 @@ use crate::wire::{Arg, Pipeline, Value};
 pub(crate) enum Applied {
     /// The owner had the lock, and the commands ran; one reply for each.
     Done(Vec<Value>),
-    /// Nothing was done: the key is gone.
-    Gone,
-    /// Nothing was done: another owner has it.
-    Taken,
+    /// Nothing was done: the owner of the lock with this number does not have it.
+    NotOwned(usize, Ownership),
 }
 
 /// Commands that would leave the connection in another state for its next user (another database,
@@ -74,21 +74,20 @@ pub(crate) fn forbidden_command(pipeline: &Pipeline) -> Option<&[u8]> {
 /// The most words of one command that Lua can pass on.
 const MOST_WORDS: usize = 7_000;
 
-/// Runs a user's commands if the owner has the lock.
+/// Runs a user's commands if the owners have all these locks. A weighted lock is not among several.
 pub(crate) fn apply(
     session: &mut dyn Session,
-    target: &Target,
-    owner: &[u8],
+    locks: &[(&Target, &[u8])],
     pipeline: &Pipeline,
     deadline: Moment,
 ) -> Result<Applied, Failure> {
-    match target.weighted() {
-        Some(scripts) => apply_by_script(session, target, scripts, owner, pipeline, deadline),
-        None => {
-            let calls = pipeline.cmd_iter().map(Call::of).collect();
-            apply_watching(session, target, owner, calls, deadline)
-        }
+    if let [(target, owner)] = locks
+        && let Some(scripts) = target.weighted()
+    {
+        return apply_by_script(session, target, scripts, owner, pipeline, deadline);
     }
+    let calls = pipeline.cmd_iter().map(Call::of).collect();
+    apply_watching(session, locks, calls, deadline)
 }
 
 fn apply_by_script(
@@ -129,7 +128,7 @@ fn apply_by_script(
     });
     let arguments: Vec<Argument<'_>> = std::iter::once(Bytes(owner)).chain(words).collect();
     match session.call(&scripts.transaction.call(&keys, arguments), deadline)?.value {
-        Value::Int(0) => Ok(Applied::Gone),
+        Value::Int(0) => Ok(Applied::NotOwned(0, Ownership::Gone)),
         Value::Array(replies) if replies.len() == commands.len() => Ok(Applied::Done(replies)),
         other => Err(unexpected(&other)),
     }
@@ -152,11 +151,10 @@ fn keys_of(reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
     }
 }
 
-/// Runs commands if the owner has the lock. A failure poisons the session.
+/// Runs commands if the owners have all these locks. A failure poisons the session.
 fn apply_watching(
     session: &mut dyn Session,
-    target: &Target,
-    owner: &[u8],
+    locks: &[(&Target, &[u8])],
     calls: Vec<Call>,
     deadline: Moment,
 ) -> Result<Applied, Failure> {
@@ -165,10 +163,10 @@ fn apply_watching(
     let mut transaction = vec![Call::plain(&[b"MULTI"])];
     transaction.extend(calls);
     transaction.push(Call::plain(&[b"EXEC"]));
-    let outcome = apply_inner(session, target, owner, &transaction, deadline);
+    let outcome = apply_inner(session, locks, &transaction, deadline);
 
-    // Also after a refusal, which leaves the replies in step: the connection may still watch this
-    // key. A later transaction on it would then be dropped for a change of a lock that is not its
+    // Also after a refusal, which leaves the replies in step: the connection may still watch these
+    // keys. A later transaction on it would then be dropped for a change of a lock that is not its
     // own.
     if outcome.is_err() {
         session.poison();
@@ -178,22 +176,20 @@ fn apply_watching(
 
 fn apply_inner(
     session: &mut dyn Session,
-    target: &Target,
-    owner: &[u8],
+    locks: &[(&Target, &[u8])],
     transaction: &[Call],
     deadline: Moment,
 ) -> Result<Applied, Failure> {
     loop {
-        session.call(&Call::plain(&[b"WATCH", target.key()]), deadline)?;
+        let watched = locks.iter().map(|(target, _)| target.key());
+        let watch: Vec<&[u8]> = iter::once(&b"WATCH"[..]).chain(watched).collect();
+        session.call(&Call::plain(&watch), deadline)?;
         // After `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
-        let found = session.call(&target.inspect(View::Owners), deadline)?.value;
-        let owners = target.kind().owners(found)?;
-        let ours = owners.iter().any(|other| other == owner);
-        if !ours {
+        if let Some((lock, ownership)) = first_not_owned(session, locks, deadline)? {
             // A lost lock is a usual outcome. One more round trip is cheaper than a new connection,
             // which a poisoned session would cost.
             session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
-            return Ok(if owners.is_empty() { Applied::Gone } else { Applied::Taken });
+            return Ok(Applied::NotOwned(lock, ownership));
         }
 
         // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command,
@@ -215,6 +211,30 @@ fn apply_inner(
     }
 }
 
+/// The first of the locks that its owner does not have.
+fn first_not_owned(
+    session: &mut dyn Session,
+    locks: &[(&Target, &[u8])],
+    deadline: Moment,
+) -> Result<Option<(usize, Ownership)>, Failure> {
+    let looks: Vec<_> = locks.iter().map(|(target, _)| target.inspect(View::Owners)).collect();
+    let replies = session.call_all(&looks, deadline);
+    for (number, ((target, owner), found)) in locks.iter().zip(replies).enumerate() {
+        let ownership = match found {
+            Ok(found) => match target.kind().owners(found.value)? {
+                owners if owners.iter().any(|other| other == owner) => continue,
+                owners if owners.is_empty() => Ownership::Gone,
+                _ => Ownership::Taken,
+            },
+            // A key of another type is taken, like a key with another owner.
+            Err(failure) if failure.is_wrong_type() => Ownership::Taken,
+            Err(failure) => return Err(failure),
+        };
+        return Ok(Some((number, ownership)));
+    }
+    Ok(None)
+}
+
 /// Releases a string lock if the owner still has it, and writes the last token used back if that is
 /// not the minted one.
 pub(crate) fn release(
@@ -233,13 +253,12 @@ pub(crate) fn release(
         let (token, keep) = (token.to_string(), fence(request.ttl).to_string());
         calls.push(Call::plain(&[b"SET", key, token.as_bytes(), b"PX", keep.as_bytes()]));
     }
-    match apply_watching(session, target, request.owner, calls, deadline)? {
+    match apply_watching(session, &[(target, request.owner)], calls, deadline)? {
         Applied::Done(replies) => match replies.first() {
             Some(Value::Int(1)) => Ok(Ownership::Owned),
             Some(Value::Int(0)) => Ok(Ownership::Gone),
             _ => Err(unexpected(&Value::Array(replies))),
         },
-        Applied::Gone => Ok(Ownership::Gone),
-        Applied::Taken => Ok(Ownership::Taken),
+        Applied::NotOwned(_, ownership) => Ok(ownership),
     }
 }

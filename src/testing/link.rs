@@ -38,6 +38,12 @@ pub struct Link {
 }
 
 impl Link {
+    /// How many exchanges there were.
+    #[cfg(test)]
+    pub(crate) fn exchanges(&self) -> u64 {
+        self.inner.exchanges()
+    }
+
     pub(super) fn new(inner: Arc<FaultyLink>, server: Arc<MemoryServer>) -> Link {
         Link { inner, server }
     }

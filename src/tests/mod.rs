@@ -10,6 +10,7 @@
 //! | `shutdown` | a shutdown that comes during a release |
 //! | `close` | a client that is closed with a grace |
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
+//! | `lock_all` | several locks at once |
 //! | `locks` | what is announced and listed |
 //! | `rw_lock` | changes of a read-write lock without replies |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
@@ -17,6 +18,7 @@
 mod close;
 mod double;
 mod keep;
+mod lock_all;
 mod locks;
 mod model;
 mod renewal;

@@ -310,6 +310,12 @@ impl Failure {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
     }
 
+    /// Whether a node of a cluster refused it because another has the key, or is about to have it.
+    pub(crate) fn is_redirect(&self) -> bool {
+        matches!(self, Failure::Refused(_))
+            && matches!(self.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
+    }
+
     /// Whether the only known cause is that there was too little time.
     pub(crate) fn is_out_of_time(&self) -> bool {
         match self {

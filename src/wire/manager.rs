@@ -24,7 +24,7 @@ use crate::wire::subscription::Subscription;
 pub(crate) struct Manager {
     source: Arc<dyn Locator>,
     clock: Arc<dyn Clock>,
-    server_clock: ServerClock,
+    server_clock: Arc<ServerClock>,
     timeouts: Timeouts,
     common: Arc<ConnectionHealth>,
     attempts: ConnectAttempts,
@@ -58,7 +58,7 @@ impl Manager {
         Manager {
             source,
             clock,
-            server_clock: ServerClock::default(),
+            server_clock: Arc::default(),
             common: Arc::new(ConnectionHealth::new(timeouts.command, timeouts.settings[1])),
             timeouts,
             attempts: ConnectAttempts::new(),
@@ -74,7 +74,7 @@ impl Manager {
     }
 
     /// The server's clock, and its epochs.
-    pub(crate) fn server_clock(&self) -> &ServerClock {
+    pub(crate) fn server_clock(&self) -> &Arc<ServerClock> {
         &self.server_clock
     }
 

@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    pub(crate) fn server_clock(&self) -> &ServerClock {
+    pub(crate) fn server_clock(&self) -> &Arc<ServerClock> {
         self.manager.server_clock()
     }
 

@@ -349,6 +349,80 @@ fn permissions_of_a_spinning_reentrant_lock_are_exact() {
     });
 }
 
+/// Everything that can be done with a semaphore.
+fn live_permits(stage: &Stage<'_>, options: LockOptions) -> Result<()> {
+    let server = stage.servers[0];
+    // Or it would not show that a script has to be sent whole.
+    ask::<()>(server, &["SCRIPT", "FLUSH"]);
+    let gpus = || stage.client().semaphore_with(stage.name, 2, options);
+    let (one, other) = (gpus()?, gpus()?);
+    let (first, second) = (one.acquire()?, one.acquire()?);
+    let second = thread::scope(|scope| -> Result<_> {
+        let next = scope.spawn(|| one.acquire());
+        until("it waits", || first.waiters() > 0 || next.is_finished());
+        second.release()?;
+        next.join().expect("no panic")
+    })?;
+    second.check()?;
+    assert!(other.try_acquire()?.is_none() && other.available()? == 0);
+    match other.try_acquire_for(ms(200)) {
+        // The machine stood still.
+        Err(error) if error.is_unknown_outcome() => {}
+        other => assert!(other?.is_none()),
+    }
+    first.extend(ms(3_200))?;
+    first.confirm()?;
+    // Two ask for more than is free, renew meanwhile, and ask again.
+    thread::scope(|scope| -> Result<()> {
+        let wait =
+            || -> Result<()> { other.try_acquire_many_for(2, SOON)?.expect("its turn").release() };
+        let third = gpus()?;
+        let waits = scope.spawn(wait);
+        let behind = scope.spawn(move || third.try_acquire_for(SOON)?.expect("its turn").release());
+        thread::sleep(ms(1_400));
+        let resized = other.resize(3).and_then(|()| other.resize(2));
+        let released = [first.release(), second.release()];
+        waits.join().expect("no panic")?;
+        behind.join().expect("no panic")?;
+        resized?;
+        released.into_iter().collect()
+    })?;
+    let held = one.acquire()?;
+    let holders = other.holders()?;
+    let holder = holders.iter().find(|holder| holder.slots() == held.slots()).expect("a holder");
+    assert!(other.force_release(holder)?);
+    let next = other.acquire()?;
+    // What it has lost it does not give back.
+    match held.release().unwrap_err() {
+        error if error.is_lost() => next.release(),
+        error => Err(error),
+    }
+}
+
+#[test]
+fn permissions_of_a_semaphore_are_exact() {
+    is_exact("Semaphore", &["+publish", "+pubsub|numsub"], |stage| {
+        live_permits(stage, short())?;
+        // A process that was killed while it waited, and another whose time is over.
+        let gpus = stage.client().semaphore_with(stage.name, 2, short())?;
+        let held = gpus.acquire_many(2)?;
+        let beside = |end: &str| format!("{{shop:{}}}:{end}", stage.name);
+        for (number, death) in [("1", "9000000000000000"), ("2", "1")] {
+            let dead = format!("1q:00000000000000000000000000000000:{number}:3000:1:1:host:");
+            ask::<()>(stage.servers[0], &["ZADD", &beside("line"), number, &dead]);
+            ask::<()>(stage.servers[0], &["ZADD", &beside("signs"), death, &dead]);
+        }
+        held.release()
+    });
+}
+
+#[test]
+fn permissions_of_a_spinning_semaphore_are_exact() {
+    is_exact("Semaphore, Wait::spin()", &["&leasehold:*", "+publish"], |stage| {
+        live_permits(stage, short().wait(Wait::spin()))
+    });
+}
+
 /// The rule of the guide with this title, tried on three servers at a time.
 #[track_caller]
 fn is_exact_of_several(title: &str, quiet: &'static [&'static str], options: LockOptions) {
@@ -533,6 +607,26 @@ fn added_permissions_of_a_transaction_are_exact() {
         // It looks, and leaves it at that.
         assert!(other.force_release()?);
         match write(&guard) {
+            Err(error) if error.is_lost() => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    });
+}
+
+#[test]
+fn added_permissions_of_a_permits_transaction_are_exact() {
+    is_exact_beside("Semaphore", "`permit.transaction`", &[], |stage| {
+        let gpus = || stage.client().semaphore_with(stage.name, 2, short());
+        let (here, other) = (gpus()?, gpus()?);
+        let permit = here.acquire()?;
+        let write = || {
+            permit.transaction(|pipe| {
+                pipe.cmd("SET").arg("shop:stock").arg(41);
+            })
+        };
+        write()?;
+        assert!(other.force_release(&other.holders()?[0])?);
+        match write() {
             Err(error) if error.is_lost() => Ok(()),
             outcome => outcome.map(drop),
         }

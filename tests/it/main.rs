@@ -26,6 +26,7 @@ mod layer;
 mod linger;
 mod link;
 mod local_locks;
+mod lock_all;
 mod lock_client;
 mod locks;
 mod loss;

@@ -21,6 +21,12 @@ impl<T> Mutex<T> {
         MutexGuard { mutex: self, inner: Some(self.lock_inner()) }
     }
 
+    /// Without a wait: which thread goes on first is the scheduler's choice.
+    pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
+        let inner = self.0.try_lock().ok()?;
+        Some(MutexGuard { mutex: self, inner: Some(inner) })
+    }
+
     fn lock_inner(&self) -> shuttle::sync::MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::base::close_report::CloseReport;
 use crate::base::error::{Error, Result};
-use crate::base::inspection::{Holder, Inspection, Origin, Part, WaitingProcess};
+use crate::base::inspection::{HeldPart, Holder, Inspection, Origin, WaitingProcess};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::option::Lease;
@@ -154,7 +154,7 @@ impl Registry {
             token: Some(grant.token),
             since: Some(now.since(grant.since)),
             ttl: (grant.valid_until != Moment::FAR).then(|| grant.valid_until.since(now)),
-            part: Part::Whole,
+            part: HeldPart::Whole,
         };
         let waiter = |(index, waiter): (usize, &Arc<LocalWaiter>)| WaitingProcess {
             owner: Vec::new(),

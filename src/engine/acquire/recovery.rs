@@ -49,17 +49,20 @@ impl AcquireLoop<'_> {
             return NextAction::GiveUp(Ok(()));
         }
 
-        let now = self.context.now();
-        // A pooled connection may have died unnoticed, in a restart or a fail-over long ago: the first
-        // one says nothing, and the request is repeated at once. The next failure counts, since `outage`
-        // is set by then.
-        if failure.is_disconnect() && self.outage.is_none() && now < self.last_deadline {
-            self.outage = Some(now);
+        if self.may_repeat(&failure) {
+            self.outage = Some(self.context.now());
             return NextAction::Again(Duration::ZERO);
         }
 
         let error = self.outcome_error(failure.into());
         self.retry_in_outage(error)
+    }
+
+    /// Whether a failed request is repeated at once. A pooled connection may have died unnoticed, in a restart or a
+    /// fail-over long ago: the first one says nothing. The next failure counts, since `outage` is set by then.
+    pub(super) fn may_repeat(&self, failure: &Failure) -> bool {
+        let has_time = self.context.now() < self.last_deadline;
+        failure.is_disconnect() && self.outage.is_none() && has_time
     }
 
     /// A request reached Redis after its deadline, for which it had `time`. If the end of the caller's

@@ -4,7 +4,7 @@ use crate::base::loss::LossCause;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::lease::HeldLease;
-use crate::engine::ownership::taken_by_wrong_type;
+use crate::engine::ownership::released_or_taken;
 use crate::engine::slot::Slot;
 use crate::engine::worker::PendingRelease;
 use crate::protocol::reply::Released;
@@ -18,16 +18,20 @@ impl Slot {
         lease: &HeldLease,
         deadline: Moment,
     ) -> Result<Released, Failure> {
-        let request = ReleaseRequest {
+        let request = self.release_request(lease);
+        released_or_taken(self.context.protocol.release(&self.target, &request, deadline))
+    }
+
+    /// The request that releases a lease.
+    pub(crate) fn release_request<'a>(&self, lease: &'a HeldLease) -> ReleaseRequest<'a> {
+        ReleaseRequest {
             owner: &lease.terms.owner,
             ttl: lease.terms.ttl(),
+            // The last token goes along: holds to which the lease was passed on used tokens that Redis has
+            // not seen, and the next owner must get a higher one (rule 19).
             last_token: lease.terms.last_token(),
             kind: lease.terms.options.release.0,
-        };
-        // The last token goes along: holds to which the lease was passed on used tokens that Redis has
-        // not seen, and the next owner must get a higher one (rule 19).
-        let reply = self.context.protocol.release(&self.target, &request, deadline);
-        reply.or_else(|failure| taken_by_wrong_type(failure).map(Released::from))
+        }
     }
 
     /// Releases a lease that lingers no longer. The worker goes on after `deadline`.

@@ -4,14 +4,22 @@ use std::time::Duration;
 
 use crate::base::loss::Loss;
 use crate::base::share::Access;
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, MutexGuard, Ordering};
 use crate::base::time::Moment;
 use crate::engine::callback::Notification;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
+use crate::engine::slot::state::SlotState;
 use crate::engine::worker::{RenewableSlot, SHORTEST_RETRY};
 use crate::protocol::target::Target;
+
+/// A thread that has locked a slot and has a processor unlocks it within this time.
+const LOCK_TIME: Duration = Duration::from_millis(1);
+/// Otherwise the worker comes back to the slot after this time,
+const BUSY_RETRY: Duration = Duration::from_millis(5);
+/// and after that many times in a row it waits.
+const MAX_BUSY: u32 = 100;
 
 impl Slot {
     /// Makes the worker show the hold count of a lease in Redis soon.
@@ -37,6 +45,23 @@ impl Slot {
         EndedLinger { slot: Arc::clone(self), lease, is_released: false }
     }
 
+    /// Locks the state for the worker, or makes it check the slot a moment later. A thread that has locked it may
+    /// have no processor for long, and the leases of other slots must not wait for that.
+    fn lock_or_check_later(self: &Arc<Slot>) -> Option<MutexGuard<'_, SlotState>> {
+        let state = match self.state.try_lock_for(LOCK_TIME) {
+            // Threads that lock it all the time must not keep its own leases from being checked.
+            None if self.busy.fetch_add(1, Ordering::Relaxed) >= MAX_BUSY => self.state.lock(),
+            None => {
+                // Whether to wake the worker is not asked: this is the worker, and it is awake.
+                _ = self.context.worker.check_at(self, self.context.now().after(BUSY_RETRY));
+                return None;
+            }
+            Some(state) => state,
+        };
+        self.busy.store(0, Ordering::Relaxed);
+        Some(state)
+    }
+
     /// Notifies the user of a loss.
     pub(crate) fn report_loss(&self, lease: &HeldLease, loss: Loss) {
         // By the worker and never from here: this may be any thread of the user, with any lock of the
@@ -51,7 +76,9 @@ impl RenewableSlot for Slot {
         now: Moment,
         announced_again: Duration,
     ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>) {
-        let checked = self.transition(|state, step| state.check(now, announced_again, step));
+        let Some(state) = self.lock_or_check_later() else { return (Vec::new(), None) };
+        let checked =
+            self.transition_of(state, |state, step| state.check(now, announced_again, step));
         if checked.linger_is_over {
             // Dropped and not released: this is the worker's thread, which does no I/O for one slot alone.
             // The releases go into its queue, and travel with the others in the next pipeline.
@@ -63,8 +90,9 @@ impl RenewableSlot for Slot {
     /// Schedules the next check for `due`, or for the end of a lease, so that the worker reports a loss
     /// as soon as it can. Without a lease there is no check.
     fn check_again(self: Arc<Self>, due: Moment) {
+        let Some(state) = self.lock_or_check_later() else { return };
         // Dropped once the slot is unlocked: these may be the last references.
-        drop(self.transition(|state, step| state.check_again(due, step)));
+        drop(self.transition_of(state, |state, step| state.check_again(due, step)));
     }
 
     fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: Option<u32>) {

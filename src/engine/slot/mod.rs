@@ -25,7 +25,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, AtomicU32, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::closing::ClosingPhase;
@@ -55,6 +55,8 @@ pub(crate) struct Slot {
     table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
+    /// How many times in a row the worker has found the state locked.
+    busy: AtomicU32,
     /// Where the acquirer pauses.
     pause: Condvar,
 }
@@ -66,7 +68,7 @@ impl Slot {
         target: Arc<Target>,
     ) -> Slot {
         let state = Mutex::new(SlotState::new(target.kind().overlaps()));
-        Slot { context, table, target, state, pause: Condvar::new() }
+        Slot { context, table, target, state, busy: AtomicU32::new(0), pause: Condvar::new() }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -88,7 +90,15 @@ impl Slot {
 
     /// Changes the state by an event, and carries out the effects.
     fn transition<T>(self: &Arc<Slot>, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
-        let mut state = self.state.lock();
+        self.transition_of(self.state.lock(), event)
+    }
+
+    /// The same once the state is locked.
+    fn transition_of<T>(
+        self: &Arc<Slot>,
+        mut state: MutexGuard<'_, SlotState>,
+        event: impl FnOnce(&mut SlotState, &mut Step) -> T,
+    ) -> T {
         let mut step = self.begin_step();
         let outcome = event(&mut state, &mut step);
         // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease
@@ -155,12 +165,7 @@ impl Slot {
             }
             EnterOutcome::After(leases, admission) => {
                 self.carry_out(state, &step);
-                // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
-                // go first, or the new attempt would find its own process as the holder. What does not
-                // get through within the caller's time is left to the worker.
-                let end = wait_limit.end().unwrap_or(Moment::FAR);
-                let deadline = self.context.exchange_deadline().min(end);
-                leases.iter().for_each(|lease| self.release_now(lease, deadline));
+                self.release_lingering(&leases, wait_limit);
                 return admission;
             }
             EnterOutcome::Wait(waiter) => waiter,
@@ -176,6 +181,42 @@ impl Slot {
         // the end of a release. Both take one exchange at most.
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
         self.wait(state, &waiter, deadline, long_wait)
+    }
+
+    /// Enters without waiting for other threads. Returns nothing if it would have to wait.
+    pub(crate) fn try_enter(
+        self: &Arc<Slot>,
+        options: &LockOptions,
+        wait_limit: WaitLimit,
+    ) -> Option<Admission> {
+        let number = self.context.protocol.identity().next_attempt();
+        let request = EnterRequest { options: *options, wait_limit, number };
+        let entered = self.transition(|state, step| {
+            // To yield to others is a wait, too.
+            if state.fairness.yields_at(step.now) {
+                None
+            } else {
+                state.try_enter(&request, false, step)
+            }
+        })?;
+        match entered {
+            EnterOutcome::Now(admission) => Some(admission),
+            EnterOutcome::After(leases, admission) => {
+                self.release_lingering(&leases, wait_limit);
+                Some(admission)
+            }
+            EnterOutcome::Wait(_) => None,
+        }
+    }
+
+    /// Releases leases that lingered, and are in the way of this thread.
+    fn release_lingering(&self, leases: &[Arc<HeldLease>], wait_limit: WaitLimit) {
+        // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
+        // go first, or the new attempt would find its own process as the holder. What does not
+        // get through within the caller's time is left to the worker.
+        let end = wait_limit.end().unwrap_or(Moment::FAR);
+        let deadline = self.context.exchange_deadline().min(end);
+        leases.iter().for_each(|lease| self.release_now(lease, deadline));
     }
 
     fn wait<'a>(
@@ -315,6 +356,11 @@ impl Slot {
             }
             state.remove(lease, step);
         });
+    }
+
+    /// Whether the wait of the acquirer was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state.lock().is_cancelled()
     }
 
     /// Whether a thread here is acquiring the lock or releasing it.

@@ -11,6 +11,7 @@ use crate::engine::closing::ClosingPhase;
 use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::long_wait::LongWait;
 use crate::engine::slot::{Admission, Slot, WaitLimit};
+use crate::engine::worker::RenewableSlot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::script_protocol::ScriptProtocol;
@@ -106,6 +107,21 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     slot.on_evicted(7);
     slot.granted(&lease, 0);
     assert!(lease.is_doubted() && !lease.may_last(clock.now()));
+}
+
+/// Its thread may have no processor.
+#[test]
+fn worker_comes_back_to_a_slot_that_is_locked() {
+    let (clock, slot, lease) = granted(50, 1_000, 1_000);
+    let always = WaitLimit::Until(Moment::FAR);
+    slot.enter(&lease.terms.options, always, &mut LongWait::begin(Moment::PAST, None));
+    slot.granted(&lease, 0);
+    slot.context().worker.forget(&*slot);
+    let locked = slot.state.lock();
+    assert!(Arc::clone(&slot).check(clock.now(), SECOND).0.is_empty());
+    assert_eq!(slot.context().worker.len().0, 1, "nobody looks at it any more");
+    drop(locked);
+    assert_eq!(Arc::clone(&slot).check(clock.now(), SECOND).0.len(), 1);
 }
 
 /// The thread that closes has still to come to the slot.

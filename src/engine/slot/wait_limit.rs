@@ -14,6 +14,13 @@ pub(crate) enum WaitLimit {
 impl WaitLimit {
     pub(crate) const FOR_EVER: WaitLimit = WaitLimit::Until(Moment::FAR);
 
+    /// For a caller that waits until a deadline, and comes now.
+    pub(crate) fn until(deadline: Moment, now: Moment) -> WaitLimit {
+        // One attempt, and not none: a free lock is taken even with a deadline in the past. And as
+        // a `try` it does not join the queue, which it would have to leave at once.
+        if deadline <= now { WaitLimit::TryOnce } else { WaitLimit::Until(deadline) }
+    }
+
     /// Until when the caller waits; `None` if it makes one attempt.
     pub(crate) fn end(self) -> Option<Moment> {
         match self {

@@ -30,7 +30,7 @@ macro_rules! access_guard {
         /// # }
         /// ```
         #[must_use = "if unused the lock is released immediately"]
-        pub struct $guard(ThreadHeld);
+        pub struct $guard(pub(in crate::kind) ThreadHeld);
 
         hold_methods! {
             $guard {
@@ -48,7 +48,7 @@ macro_rules! access_guard {
         }
 
         impl $guard {
-            pub(super) fn new(held: ThreadHeld) -> $guard {
+            pub(in crate::kind) fn new(held: ThreadHeld) -> $guard {
                 $guard(held)
             }
 

@@ -3,10 +3,10 @@
 mod guard;
 
 use crate::base::error::Result;
-use crate::base::share::Access;
+use crate::base::share::{Access, Share};
 use crate::engine::slot::WaitLimit;
-use crate::kind::Handle;
 use crate::kind::method::{every_kind_methods, shared_methods};
+use crate::kind::{Handle, Part};
 
 pub use guard::{ReadGuard, UpgradableReadGuard, WriteGuard};
 
@@ -167,6 +167,32 @@ access_methods! {
 }
 
 impl RwLock {
+    /// A hold as a reader, as one [`Part`] of what [`lock_all`](crate::LockClient::lock_all) takes at once.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let (prices, stock) = (client.rw_lock("prices")?, client.rw_lock("stock")?);
+    /// let guard = client.lock_all([prices.for_read(), stock.for_write()])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_read(&self) -> Part {
+        Part::new(self.0.for_share(Share::Access(Access::Read)))
+    }
+
+    /// A hold as the writer, as one [`Part`] of what [`lock_all`](crate::LockClient::lock_all) takes at once.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let (from, to) = (client.rw_lock("shelf:1")?, client.rw_lock("shelf:2")?);
+    /// let guard = client.lock_all([from.for_write(), to.for_write()])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_write(&self) -> Part {
+        Part::new(self.0.for_share(Share::Access(Access::Write)))
+    }
+
     /// Asks Redis whether anybody holds the lock at this moment, to read or to write.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::base::error::{Error, Result};
 use crate::base::share::Share;
 use crate::engine::slot::WaitLimit;
-use crate::kind::Handle;
 use crate::kind::method::{every_kind_methods, shared_methods};
+use crate::kind::{Handle, Part};
 
 pub use permit::Permit;
 
@@ -199,14 +199,35 @@ impl Semaphore {
     }
 
     fn take(&self, count: u32, wait_limit: WaitLimit) -> Result<Option<Permit>> {
+        Ok(self.0.take(self.share_of(count)?, wait_limit)?.map(Permit::new))
+    }
+
+    fn share_of(&self, count: u32) -> Result<Share> {
         let limit = self.declared();
         if count == 0 || count > MOST_PERMITS.min(limit) {
             let most = MOST_PERMITS.min(limit);
             let right = format_args!("1 to {most}, as the limit is {limit}");
             return Err(Error::config("permits", count, right).of(self.0.name()));
         }
-        let hold = self.0.take(Share::Permits { count, limit }, wait_limit)?;
-        Ok(hold.map(Permit::new))
+        Ok(Share::Permits { count, limit })
+    }
+
+    /// So many permits as one [`Part`] of what [`lock_all`](crate::LockClient::lock_all) takes at once.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// use leasehold::Part;
+    ///
+    /// let (gpus, model) = (client.semaphore("gpu", 4)?, client.mutex("model:7")?);
+    /// let guard = client.lock_all([gpus.permits(2), Part::from(&model)])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permits(&self, count: u32) -> Part {
+        match self.share_of(count) {
+            Ok(share) => Part::new(self.0.for_share(share)),
+            Err(error) => Part::refused(self.0.clone(), error),
+        }
     }
 
     /// The limit with which this handle was made.

@@ -20,7 +20,7 @@ use crate::kind::hold_method::hold_methods;
 /// # }
 /// ```
 #[must_use = "if unused the permit is given back immediately"]
-pub struct Permit(OwnedHold);
+pub struct Permit(pub(in crate::kind) OwnedHold);
 
 hold_methods! {
     Permit {
@@ -41,8 +41,13 @@ hold_methods! {
 }
 
 impl Permit {
-    pub(super) fn new(hold: OwnedHold) -> Permit {
+    pub(in crate::kind) fn new(hold: OwnedHold) -> Permit {
         Permit(hold)
+    }
+
+    #[cfg(all(test, leasehold_shuttle))]
+    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::HeldLease> {
+        &self.holding().lease
     }
 
     /// The number of the permit, or the lowest where there are several: from 0 to one less than the limit.

@@ -10,7 +10,7 @@ use crate::base::name::Name;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::Moment;
 use crate::kind::mutex::MutexKind;
-use crate::protocol::backend::{Backend, LockServer, RoundTrips};
+use crate::protocol::backend::{Backend, LockServer, RoundTrips, Sending};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -20,7 +20,6 @@ use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::transport::Lane;
 
 /// How long an exchange may take.
 pub(super) const EXCHANGE: Duration = Duration::from_secs(1);
@@ -53,6 +52,7 @@ pub(super) struct FaultyBackend {
     late: Count,
     before_answer: Box<dyn Fn() + Send + Sync>,
     lost_answers: Count,
+    lost_pipelines: Count,
     deaf: Count,
     panics: Count,
     renewals: Count,
@@ -66,6 +66,7 @@ impl FaultyBackend {
             late: Count::default(),
             before_answer: Box::new(|| {}),
             lost_answers: Count::default(),
+            lost_pipelines: Count::default(),
             deaf: Count::default(),
             panics: Count::default(),
             renewals: Count::default(),
@@ -93,13 +94,19 @@ impl FaultyBackend {
         self
     }
 
+    /// The answers to so many pipelines of callers are lost.
+    pub(super) fn lost_pipelines(self, times: usize) -> FaultyBackend {
+        (0..times).for_each(|_| self.lost_pipelines.one_more());
+        self
+    }
+
     /// So many pipelines of the worker do not arrive.
     pub(super) fn deaf(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.deaf.one_more());
         self
     }
 
-    /// So many pipelines of the worker end in a panic.
+    /// So many pipelines end in a panic.
     pub(super) fn panics(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.panics.one_more());
         self
@@ -156,7 +163,7 @@ impl Backend for FaultyBackend {
         &self,
         keys: &[&[u8]],
         calls: &[Call],
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         if self.panics.take() {
@@ -168,7 +175,11 @@ impl Backend for FaultyBackend {
         if self.deaf.take() {
             return calls.iter().map(|_| Err(Failure::silent())).collect();
         }
-        self.memory.call_many(keys, calls, lane, deadline)
+        let outcomes = self.memory.call_many(keys, calls, sending, deadline);
+        if sending == Sending::Once && self.lost_pipelines.take() {
+            return calls.iter().map(|_| Err(Failure::silent())).collect();
+        }
+        outcomes
     }
 
     fn scan(
@@ -235,7 +246,7 @@ impl LockServer for FaultyBackend {
         self.memory.connect(deadline)
     }
 
-    fn clock(&self) -> &ServerClock {
+    fn clock(&self) -> &Arc<ServerClock> {
         self.memory.clock()
     }
 

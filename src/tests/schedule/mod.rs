@@ -23,10 +23,12 @@
 //! | `faults` | faults before the server |
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
+//! | `permit` | permits of semaphores, passed on and granted |
 //! | `share` | scenarios of a read-write lock |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
+//! | `several` | several locks at once |
 //!
 //! Every scenario asserts by its [`world::Witness`] that nobody enters while a valid hold is inside,
 //! and that tokens grow; by its end that every thread has its verdict, that the worker and the
@@ -38,10 +40,12 @@ mod end;
 mod faults;
 mod local;
 mod loss;
+mod permit;
 mod remote;
 mod runner;
 mod scenario;
 mod scheduler;
+mod several;
 mod share;
 mod wait;
 mod world;
@@ -52,10 +56,12 @@ fn scenarios() -> Vec<Scenario> {
     let groups = [
         local::SCENARIOS,
         remote::SCENARIOS,
+        permit::SCENARIOS,
         share::SCENARIOS,
         wait::SCENARIOS,
         loss::SCENARIOS,
         end::SCENARIOS,
+        several::SCENARIOS,
     ];
     groups
         .into_iter()

@@ -166,8 +166,11 @@ impl Witness {
     /// Goes in, unless the hold was lost by then, as its owner would see. Nobody goes out: a hold that
     /// is given back is not valid from then on, and that is what the next one checks.
     pub(super) fn enter(&self, guard: &Guard) {
-        let lease = guard.lease();
-        let token = guard.fencing_token().get();
+        self.enter_by(guard.lease(), guard.fencing_token().get());
+    }
+
+    /// The same for any kind of hold.
+    pub(super) fn enter_by(&self, lease: &Arc<HeldLease>, token: u64) {
         loop {
             let before = self.with(|seen| seen.inside.clone());
             // Each look at a lease lets others go on; from the last one to the end nobody does.

@@ -29,7 +29,7 @@ use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::tag::{hash_slot, hashed};
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
+use crate::protocol::backend::{Backend, RoundTrips, Sending, TransportServer};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
@@ -39,7 +39,6 @@ use crate::wire::Value;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::multi_node::node::NodeSettings;
 pub(crate) use directory::Directory;
@@ -104,10 +103,10 @@ impl Backend for Cluster {
         &self,
         keys: &[&[u8]],
         calls: &[Call],
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        self.directory.call_all(calls, |number| hash_slot(keys[number]), lane, deadline)
+        self.directory.call_all(calls, |number| hash_slot(keys[number]), sending, deadline)
     }
 
     fn scan(

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::base::sync::{self, Arc};
 use crate::base::time::Moment;
-use crate::protocol::backend::RoundTrips;
+use crate::protocol::backend::{RoundTrips, Sending};
 use crate::topology::cluster::address::Redirect;
 use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::topology::cluster::directory::{Directory, no_master, unroutable};
@@ -135,23 +135,24 @@ impl Directory {
         }
     }
 
-    /// Sends many calls at once, each to the node that has its slot. A
-    /// node that becomes silent delays the replies of the others once.
+    /// Sends many calls at once, each to the node that has its slot. A node that becomes silent delays the
+    /// replies of the others once.
     pub(super) fn call_all(
         self: &Arc<Self>,
         calls: &[Call],
         hash_slot_of: impl Fn(usize) -> u16,
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        let count = calls.len();
+        let (count, lane) = (calls.len(), sending.lane());
         let mut outcomes: Vec<Result<Reply, Failure>> =
             vec![Err(Failure::NotSent(NotSentReason::DeadlinePassed)); count];
         let mut open: Vec<(usize, Option<Arc<ClusterNode>>)> =
             (0..count).map(|number| (number, None)).collect();
         // No pauses here, unlike in `follow`: renewals of all slots travel together, and the worker
         // repeats a failed one at its next turn.
-        for _ in 0..HOPS {
+        // A call that is sent once is not followed: it may have a deadline by the clock of the first node.
+        for _ in 0..if sending == Sending::Once { 1 } else { HOPS } {
             if open.is_empty() || self.now() >= deadline {
                 break;
             }
@@ -167,7 +168,11 @@ impl Directory {
             }
             let requests: Vec<NodeRequest<'_>> = groups
                 .iter()
-                .map(|group| NodeRequest { node: &group.node, calls: &group.calls })
+                .map(|group| NodeRequest {
+                    node: &group.node,
+                    calls: &group.calls,
+                    once: sending == Sending::Once,
+                })
                 .collect();
             let replies = scatter::ask(&requests, lane, 1, deadline, self.clock());
 
@@ -191,7 +196,7 @@ impl Directory {
             }
         }
         // A raw `MOVED` or `ASK` would say nothing to the user.
-        for (number, _) in open {
+        for (number, _) in open.into_iter().filter(|_| sending != Sending::Once) {
             if matches!(&outcomes[number], Err(Failure::Refused(_))) {
                 outcomes[number] = Err(unroutable(MOVING));
             }

@@ -8,7 +8,7 @@ use crate::base::reserved;
 use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, RoundTrips};
+use crate::protocol::backend::{Backend, RoundTrips, Sending};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publisher, Publishers, SinglePublisher};
@@ -18,7 +18,6 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
 use crate::wire::subscription::{Event, Subscriber};
-use crate::wire::transport::Lane;
 
 use super::connection::MemoryConnection;
 use super::link::FaultyLink;
@@ -30,17 +29,12 @@ pub(crate) struct MemoryBackend {
     server: Arc<MemoryServer>,
     identity: Arc<Identity>,
     link: Arc<FaultyLink>,
-    server_clock: ServerClock,
+    server_clock: Arc<ServerClock>,
 }
 
 impl MemoryBackend {
     pub(crate) fn new(server: Arc<MemoryServer>, identity: Arc<Identity>) -> MemoryBackend {
-        MemoryBackend {
-            server,
-            identity,
-            link: Arc::default(),
-            server_clock: ServerClock::default(),
-        }
+        MemoryBackend { server, identity, link: Arc::default(), server_clock: Arc::default() }
     }
 
     /// The link between this client and the server.
@@ -70,7 +64,7 @@ impl Backend for MemoryBackend {
         &self,
         keys: &[&[u8]],
         calls: &[Call],
-        _lane: Lane,
+        _sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         // A fault for the next exchange is meant for a request of a lock. When the worker announces what is in
@@ -168,7 +162,7 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
         Ok(())
     }
 
-    fn clock(&self) -> &ServerClock {
+    fn clock(&self) -> &Arc<ServerClock> {
         &self.server_clock
     }
 

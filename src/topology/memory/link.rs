@@ -39,6 +39,7 @@ struct State {
     /// The client's listener is at a replica of the server.
     listens_at_replica: bool,
     faults: u64,
+    exchanges: u64,
     waiting: Vec<ThreadId>,
 }
 
@@ -48,6 +49,7 @@ impl FaultyLink {
         let mut state = self.0.lock();
         // A lasting fault leaves the scripted ones for later, so that a test can set both in any
         // order.
+        state.exchanges += 1;
         let fate = state.lasting.or_else(|| state.next.pop_front()).unwrap_or(Delivery::Served);
         state.faults += u64::from(fate != Delivery::Served);
         fate
@@ -121,6 +123,12 @@ impl FaultyLink {
         state.lasting = None;
         state.next.clear();
         state.lost_messages = 0;
+    }
+
+    /// How many exchanges there were.
+    #[cfg(test)]
+    pub(crate) fn exchanges(&self) -> u64 {
+        self.0.lock().exchanges
     }
 
     /// How many exchanges and messages met a fault.

@@ -76,7 +76,7 @@ impl Stage {
     fn apply(&self, build: impl FnOnce(&mut Pipeline)) -> Result<Applied, Failure> {
         let mut pipeline = Pipeline::new();
         build(&mut pipeline);
-        self.locks.apply(&self.target, &self.owner, &pipeline, self.deadline())
+        self.locks.apply(&[(&*self.target, &*self.owner)], &pipeline, self.deadline())
     }
 
     /// The commands arrive a moment after the owner was looked at, and this happens in between.
@@ -143,9 +143,15 @@ fn transaction_applies_and_errors_of_its_commands_are_values() {
 fn transaction_does_nothing_once_the_lock_is_lost() {
     let stage = Stage::new();
     stage.server.call(&[b"SET", b"x", b"another"]).unwrap();
-    assert_eq!(stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(), Applied::Taken);
+    assert_eq!(
+        stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(),
+        Applied::NotOwned(0, Ownership::Taken)
+    );
     stage.server.call(&[b"DEL", b"x"]).unwrap();
-    assert_eq!(stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(), Applied::Gone);
+    assert_eq!(
+        stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(),
+        Applied::NotOwned(0, Ownership::Gone)
+    );
     assert_eq!(stage.count(), Value::Nil);
 }
 
@@ -160,7 +166,7 @@ fn touched_key_makes_the_transaction_start_again() {
     let stolen = stage.meanwhile(|server| {
         server.call(&[b"SET", b"x", b"another"]).unwrap();
     });
-    assert_eq!(stolen.unwrap(), Applied::Taken);
+    assert_eq!(stolen.unwrap(), Applied::NotOwned(0, Ownership::Taken));
     assert_eq!(stage.count(), text("1"));
 }
 
@@ -168,9 +174,12 @@ fn touched_key_makes_the_transaction_start_again() {
 fn key_that_expires_is_touched() {
     let stage = Stage::new();
     stage.server.call(&[b"PEXPIRE", b"x", b"200"]).unwrap();
-    assert_eq!(stage.meanwhile(|_| {}).unwrap(), Applied::Gone);
+    assert_eq!(stage.meanwhile(|_| {}).unwrap(), Applied::NotOwned(0, Ownership::Gone));
     let stage = Stage::new();
-    assert_eq!(stage.meanwhile(MemoryServer::flush).unwrap(), Applied::Gone);
+    assert_eq!(
+        stage.meanwhile(MemoryServer::flush).unwrap(),
+        Applied::NotOwned(0, Ownership::Gone)
+    );
 }
 
 #[test]
@@ -219,7 +228,8 @@ fn delayed_transaction_runs_when_it_arrives() {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INCR").arg("count");
     let deadline = stage.clock.now().after(MOMENT);
-    let failure = stage.locks.apply(&stage.target, &stage.owner, &pipeline, deadline).unwrap_err();
+    let failure =
+        stage.locks.apply(&[(&*stage.target, &*stage.owner)], &pipeline, deadline).unwrap_err();
     assert!(failure.is_unknown(), "{failure}");
     assert_eq!(stage.count(), Value::Nil);
     while stage.count() == Value::Nil {

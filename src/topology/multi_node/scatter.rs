@@ -8,7 +8,8 @@
 //! | connect | the missing connections are waited for, all at once | half of the time left; no time for a server that was silent before, if enough others are connected |
 //!
 //! The steps are repeated for new connections. A connection that died unnoticed is replaced, and
-//! its commands are sent again. So every command sent from here must be safe to repeat.
+//! its commands are sent again. So every command sent from here must be safe to repeat, unless the request
+//! says that it is sent once.
 
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) struct NodeRequest<'a> {
     pub(crate) node: &'a Node,
     /// Without calls, only a connection is made.
     pub(crate) calls: &'a [Call],
+    /// Whether no call may be sent twice, not even where a connection breaks.
+    pub(crate) once: bool,
 }
 
 /// The outcome of a request to one server.
@@ -116,6 +119,7 @@ struct NodeCall<'a> {
     node: &'a Node,
     pool: &'a Pool,
     calls: &'a [Call],
+    once: bool,
     /// The replies so far. Where a connection breaks half-way, only the rest is sent again.
     done: Vec<Result<Reply, Failure>>,
     outcomes: Option<Vec<Result<Reply, Failure>>>,
@@ -135,11 +139,12 @@ struct NodeCall<'a> {
 
 impl<'a> NodeCall<'a> {
     fn new(request: &NodeRequest<'a>, lane: Lane, asked: Moment) -> NodeCall<'a> {
-        let NodeRequest { node, calls } = *request;
+        let NodeRequest { node, calls, once } = *request;
         NodeCall {
             node,
             pool: node.transport().pool(lane),
             calls,
+            once,
             done: Vec::new(),
             outcomes: None,
             connection: None,
@@ -183,7 +188,7 @@ impl<'a> NodeCall<'a> {
             Err(Failure::NotSent(NotSentReason::Closed(_))) => self.close_connection(None),
             // A part was written before the connection broke. The server may have run what came
             // whole, so the next sending is a repetition.
-            Err(failure @ Failure::Unknown(_)) => self.close_connection(Some(failure)),
+            Err(failure @ Failure::Unknown(_)) => self.break_off(failure),
             Err(failure) => self.not_sent = Some(failure),
         }
     }
@@ -221,13 +226,25 @@ impl<'a> NodeCall<'a> {
                 // Sending those again would run each of them twice without need.
                 replies.truncate(replies.iter().take_while(|reply| is_final(reply)).count());
                 self.done.append(&mut replies);
-                return self.close_connection(Some(failure));
+                return self.break_off(failure);
             }
             Some(_) => self.node.missed(clock.now().since(sent)),
             None => {}
         }
         self.done.append(&mut replies);
         (self.outcomes, self.connection) = (Some(std::mem::take(&mut self.done)), None);
+    }
+
+    /// A connection broke after something was sent. What has no reply is sent again, unless it must not be.
+    fn break_off(&mut self, failure: Failure) {
+        self.close_connection(Some(failure));
+        if self.once {
+            self.outcomes = self.doubt.clone().map(|failure| {
+                let mut outcomes = std::mem::take(&mut self.done);
+                outcomes.resize(self.calls.len(), Err(failure));
+                outcomes
+            });
+        }
     }
 
     /// Gives up a dead connection; another one may be alive.
@@ -311,7 +328,7 @@ mod tests {
 
     fn server_run(node: &Node, clock: &ManualClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
-        let requests = [NodeRequest { node, calls: &calls }];
+        let requests = [NodeRequest { node, calls: &calls, once: false }];
         let deadline = clock.now().after(Duration::from_secs(20));
         loop {
             let mut replies = ask(&requests, Lane::Callers, 1, deadline, clock);
@@ -340,7 +357,7 @@ mod tests {
         let words: [&[&[u8]]; 3] = [&[b"INCR", b"once"], &[b"ECHO", b"the-cut"], &[b"PING"]];
         let calls = words.map(Call::plain);
         let deadline = clock.now().after(Duration::from_secs(20));
-        let requests = [NodeRequest { node: &node, calls: &calls }];
+        let requests = [NodeRequest { node: &node, calls: &calls, once: false }];
         let replies = ask(&requests, Lane::Callers, 1, deadline, &*clock);
         assert_eq!(cut.fired(), 1);
         assert!(replies[0].outcomes.iter().all(Result::is_ok), "{:?}", replies[0].outcomes);

@@ -122,8 +122,11 @@ impl Quorum {
         // the time for making them.
         let deadline = self.clock.now().after(self.rules.timeout * 2);
         let calls = [probe()];
-        let all: Vec<NodeRequest<'_>> =
-            self.nodes.iter().map(|node| NodeRequest { node, calls: &calls }).collect();
+        let all: Vec<NodeRequest<'_>> = self
+            .nodes
+            .iter()
+            .map(|node| NodeRequest { node, calls: &calls, once: false })
+            .collect();
         let node_replies = ask(&all, Lane::Callers, self.rules.need, deadline, &*self.clock);
         let node_replies: Vec<Option<NodeReply>> = node_replies.into_iter().map(Some).collect();
 
@@ -334,8 +337,7 @@ impl Protocol for Quorum {
 
     fn apply(
         &self,
-        _target: &Target,
-        _owner: &[u8],
+        _locks: &[(&Target, &[u8])],
         _pipeline: &Pipeline,
         _deadline: Moment,
     ) -> Result<Applied, Failure> {

@@ -67,7 +67,9 @@ impl Quorum {
             .nodes
             .iter()
             .zip(calls)
-            .filter_map(|(node, calls)| Some(NodeRequest { node, calls: calls.as_ref()?.as_ref() }))
+            .filter_map(|(node, calls)| {
+                Some(NodeRequest { node, calls: calls.as_ref()?.as_ref(), once: false })
+            })
             .collect();
         let mut node_replies =
             ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::inspection::Part;
+use crate::base::inspection::HeldPart;
 use crate::protocol::holder::{ReportedHolder, known};
 use crate::protocol::reply::Ownership;
 use crate::protocol::reply::{numbers, unexpected};
@@ -33,7 +33,7 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
         let (owner, ttl) = (owner.as_slice().into(), ttl.map(Duration::from_millis));
         let micros = number(*now)?;
         return Ok((
-            Vote::Busy(ReportedHolder { owner, ttl, last_token, micros, part: Part::Whole }),
+            Vote::Busy(ReportedHolder { owner, ttl, last_token, micros, part: HeldPart::Whole }),
             micros,
         ));
     }
@@ -121,7 +121,7 @@ mod tests {
             ttl,
             last_token: None,
             micros: 99,
-            part: Part::Whole,
+            part: HeldPart::Whole,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::protocol::backend::{Backend, RoundTrips, TransportServer};
+use crate::protocol::backend::{Backend, RoundTrips, Sending, TransportServer};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::target::Target;
 use crate::protocol::wake_message::{self, GrantMessage, Publishers, SinglePublisher};
@@ -12,7 +12,7 @@ use crate::wire::Value;
 use crate::wire::connection::Reply;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::transport::{Lane, Transport};
+use crate::wire::transport::Transport;
 
 /// One server, on behalf of one client.
 #[derive(Debug)]
@@ -51,11 +51,11 @@ impl Backend for Single {
         &self,
         _keys: &[&[u8]],
         calls: &[Call],
-        lane: Lane,
+        sending: Sending,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         // All locks are on this server, so one pipeline carries them.
-        self.transport.call_all(calls, lane, deadline)
+        self.transport.call_all(calls, sending.lane(), deadline)
     }
 
     fn scan(

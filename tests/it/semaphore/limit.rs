@@ -6,7 +6,7 @@ use leasehold::{LockClient, LockOptions, Wait};
 
 use super::{in_line, take};
 use crate::common::queue::listens;
-use crate::common::{ask, ms, names, open, server, until};
+use crate::common::{ask, ms, names, open, renewed, server, until};
 
 #[test]
 fn impossible_numbers_are_rejected_before_any_request() {
@@ -103,7 +103,8 @@ fn permits_over_the_limit_are_not_passed_on() {
     let server = server();
     let client = open(&server);
     listens(&server, &client);
-    let options = LockOptions::new().local_handoffs(1_000_000);
+    // No renewal tells of the limit meanwhile.
+    let options = renewed(300_000).local_handoffs(1_000_000);
     let gpus = client.semaphore_with("gpu", 2, options).unwrap();
     let mut held = take(&gpus, 2);
     thread::scope(|scope| {

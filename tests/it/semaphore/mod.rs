@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::redis::{Pipeline, Value};
-use leasehold::{LockClient, LockOptions, Permit, Semaphore};
+use leasehold::{Permit, Semaphore};
 
 use crate::common::{open, until};
 use leasehold_support::Server;

@@ -22,7 +22,7 @@ fn child(role: &str, test: &str, url: &str) -> Child {
 }
 
 fn client_of_child() -> LockClient {
-    LockClient::open(&std::env::var("LEASEHOLD_URL").unwrap()).unwrap()
+    LockClient::open(std::env::var("LEASEHOLD_URL").unwrap()).unwrap()
 }
 
 #[test]

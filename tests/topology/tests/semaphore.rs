@@ -193,9 +193,9 @@ fn commands_apply_only_while_it_is_held<T: Single>(scene: &Scene<'_, T>) {
     let (name, gpus) = (scene.name("x"), gpus(scene));
     let work = [b"{".as_slice(), &name, b"}work"].concat();
     let permit = gpus.acquire().unwrap();
-    permit.transaction(|pipe| drop(pipe.cmd("INCR").arg(&work))).unwrap();
+    permit.transaction(|pipe| _ = pipe.cmd("INCR").arg(&work)).unwrap();
     scene.delete(&name);
-    let error = permit.transaction(|pipe| drop(pipe.cmd("INCR").arg(&work))).unwrap_err();
+    let error = permit.transaction(|pipe| _ = pipe.cmd("INCR").arg(&work)).unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert_eq!(scene.ask::<u32>(&name, &[b"GET", &work]), [1]);
 }

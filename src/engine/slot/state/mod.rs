@@ -20,6 +20,7 @@
 //! | | lingering, with suitable options | held | the thread holds |
 //! | | lingering, with others | asking | the thread releases the old lease and acquires |
 //! | | any other | queued, or busy if it makes one attempt only | |
+//! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
 //! | `held_elsewhere` | asking | held elsewhere | threads with one attempt get *busy* |
 //! | `granted` | asking, held elsewhere | held | these too; the worker checks the lease |
 //! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
@@ -127,38 +128,8 @@ impl SlotState {
 
     /// A thread asks for the lock.
     pub(super) fn enter(&mut self, request: EnterRequest, step: &mut Step) -> EnterOutcome {
-        let once = request.wait_limit == WaitLimit::TryOnce;
-        if step.closing {
-            return EnterOutcome::Now(Admission::Cancelled);
-        }
-        // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
-        self.forget_abandoned(step);
-        if let Some(entered) = self.enter_by_door(&request, step) {
+        if let Some(entered) = self.try_enter(&request, true, step) {
             return entered;
-        }
-        // Before `may_acquire`, for which a lingering lease is a holder in the way.
-        if let Some(entered) = self.reuse_linger(&request, step) {
-            return entered;
-        }
-        if self.may_acquire() {
-            return EnterOutcome::Now(self.acquire(&request, step.now));
-        }
-
-        match &mut self.acquirer {
-            None if once && self.holders.iter().any(SlotHolder::is_held) => {
-                return EnterOutcome::Now(Admission::Busy(self.blocker()));
-            }
-            Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(&request) => {
-                if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
-                    let blocker = acquirer.blocker.clone();
-                    return EnterOutcome::Now(Admission::Busy(blocker));
-                }
-                // The holder may have released the lock since. A single attempt promises a fresh look, so
-                // the acquirer asks at once, and the reply serves both threads.
-                acquirer.retry_now = true;
-                step.wakes_acquirer = true;
-            }
-            _ => {}
         }
         // An acquirer that yields to listeners looks at the queue again: if this thread has less time
         // than the pause, the pause ends, or the thread would time out without anybody having asked
@@ -169,6 +140,50 @@ impl SlotState {
         let waiter = Arc::new(Waiter::new(request));
         self.queue.push_back(Arc::clone(&waiter));
         EnterOutcome::Wait(waiter)
+    }
+
+    /// The same for a thread that does not wait. Returns nothing if it would have to. `asks` says whether it asks
+    /// for those who wait before it shares the entry of a reader.
+    pub(super) fn try_enter(
+        &mut self,
+        request: &EnterRequest,
+        asks: bool,
+        step: &mut Step,
+    ) -> Option<EnterOutcome> {
+        let once = request.wait_limit == WaitLimit::TryOnce;
+        if step.closing {
+            return Some(EnterOutcome::Now(Admission::Cancelled));
+        }
+        // First: an abandoned holder would be in the way for ever, since no thread is left to remove it.
+        self.forget_abandoned(step);
+        if let Some(entered) = self.enter_by_door(request, asks, step) {
+            return Some(entered);
+        }
+        // Before `may_acquire`, for which a lingering lease is a holder in the way.
+        if let Some(entered) = self.reuse_linger(request, step) {
+            return Some(entered);
+        }
+        if self.may_acquire() {
+            return Some(EnterOutcome::Now(self.acquire(request, step.now)));
+        }
+
+        match &mut self.acquirer {
+            None if once && self.holders.iter().any(SlotHolder::is_held) => {
+                return Some(EnterOutcome::Now(Admission::Busy(self.blocker())));
+            }
+            Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(request) => {
+                if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
+                    let blocker = acquirer.blocker.clone();
+                    return Some(EnterOutcome::Now(Admission::Busy(blocker)));
+                }
+                // The holder may have released the lock since. A single attempt promises a fresh look, so
+                // the acquirer asks at once, and the reply serves both threads.
+                acquirer.retry_now = true;
+                step.wakes_acquirer = true;
+            }
+            _ => {}
+        }
+        None
     }
 
     /// A thread that enters while a lease lingers takes it. If it cannot, and the lease is in its way, it

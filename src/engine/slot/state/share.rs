@@ -21,6 +21,7 @@ impl SlotState {
     pub(super) fn enter_by_door(
         &mut self,
         request: &EnterRequest,
+        asks: bool,
         step: &mut Step,
     ) -> Option<EnterOutcome> {
         // Not past a thread that waits here.
@@ -32,7 +33,7 @@ impl SlotState {
                 let lease = self.join(number, &request.options, step)?;
                 Some(EnterOutcome::Now(Admission::Held(lease)))
             }
-            Entry::Stale(number) if self.acquirer.is_none() => {
+            Entry::Stale(number) if asks && self.acquirer.is_none() => {
                 let lease = self.join(number, &request.options, step)?;
                 // It asks for all: those that come meanwhile wait for its reply.
                 self.acquire(request, step.now);

@@ -1176,6 +1176,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 3",
         "it::semaphore::fault::late_reply_makes_no_permit_valid_beyond_redis",
     ),
+    bug(
+        "busy-slot-forgotten",
+        "renewals",
+        "leasehold::engine::slot::tests::worker_comes_back_to_a_slot_that_is_locked",
+    ),
     // The index of the locks in use.
     bug(
         "short-hold-announced",
@@ -1261,6 +1266,57 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "announced-lock-listed-though-free",
         "the list of locks in use",
         "leasehold::tests::locks::hold_is_announced_after_a_second_and_not_before",
+    ),
+    // Several locks at once.
+    bug(
+        "pipeline-of-joins",
+        "rule 44",
+        "leasehold::tests::lock_all::no_queue_is_joined_behind_a_lock_that_is_not_free",
+    ),
+    bug(
+        "later-grants-kept",
+        "rule 44",
+        "leasehold::tests::lock_all::wait_for_one_lock_holds_only_what_comes_before",
+    ),
+    bug(
+        "parts-in-the-order-of-the-call",
+        "rule 44",
+        "leasehold::tests::lock_all::free_locks_take_one_exchange_there_and_one_back",
+    ),
+    bug(
+        "lock-named-twice",
+        "rule 44",
+        "leasehold::tests::lock_all::locks_that_cannot_be_taken_together_are_refused_before_io",
+    ),
+    bug(
+        "broken-pipeline-not-repeated",
+        "rule 31",
+        "leasehold::tests::lock_all::lost_reply_is_asked_for_again_under_the_same_values",
+    ),
+    bug(
+        "pipelined-release-forgets-the-first",
+        "rule 15",
+        "leasehold::tests::lock_all::lost_reply_is_asked_for_again_under_the_same_values",
+    ),
+    bug(
+        "later-part-not-cancelled",
+        "cancelled waits",
+        "leasehold::tests::lock_all::cancelled_wait_for_a_later_lock_ends_the_call",
+    ),
+    bug(
+        "part-lost-while-waiting",
+        "losses",
+        "leasehold::tests::lock_all::lock_lost_while_another_is_waited_for_ends_the_call",
+    ),
+    bug(
+        "valid-while-one-is",
+        "validity",
+        "leasehold::tests::lock_all::loss_of_one_is_the_loss_of_all_and_reported_once",
+    ),
+    bug(
+        "transaction-looks-at-one-lock",
+        "transactions",
+        "leasehold::tests::lock_all::transaction_applies_only_while_all_are_held",
     ),
     // The read-write lock.
     bug(

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::kind::{Kind, Outcome};
 use crate::{
     acquire, client, clock, cluster, group, holder, input, key, queue, quorum, refusal, release,
-    semaphore, server,
+    semaphore, server, several,
 };
 
 /// How many kinds the registry has at least.
@@ -32,10 +32,11 @@ fn slow() -> Vec<&'static Kind> {
 
 /// All others.
 fn quick() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 12] = [
+    let files: [&'static [Kind]; 13] = [
         &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
+        &several::KINDS,
         &queue::KINDS,
         &server::KINDS,
         &refusal::KINDS,

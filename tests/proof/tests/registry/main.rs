@@ -7,6 +7,7 @@
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of waiters |
 //! | `server`, `refusal`, `key` | faults of the server, its refusals, changes of its keys |
 //! | `semaphore` | faults of the network at the requests of a semaphore |
+//! | `several` | faults in a pipeline that acquires or releases several locks |
 //! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
@@ -47,6 +48,7 @@ mod release;
 mod role;
 mod semaphore;
 mod server;
+mod several;
 mod trial;
 
 /// The entry point of child processes; it does nothing in the process that people started.

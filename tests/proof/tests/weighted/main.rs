@@ -19,8 +19,7 @@
 //! cargo test --release -p leasehold-proof --test weighted -- --ignored --nocapture large   many minutes
 //! ```
 //!
-//! The library does not run these scripts yet: they are shipped with it, and proven here, before its engine
-//! knows of a lock with several holders.
+//! The library runs these scripts for its semaphore.
 #![allow(clippy::print_stdout, reason = "it tells what was tried")]
 
 mod bug;

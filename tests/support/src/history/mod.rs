@@ -21,12 +21,14 @@
 //! | `resource` | the protected resource: a file that checks fencing tokens |
 //! | `call` | the events of one call, from its beginning to the end of its hold |
 //! | `window`, `token`, `write`, `outcome`, `rest`, `order` | the checkers, in this order |
+//! | `permit` | the checker of a semaphore's permits |
 //! | `stall` | whether the machine stood still, and deadlines overrun |
 
 mod call;
 mod event;
 mod order;
 mod outcome;
+mod permit;
 mod record;
 mod resource;
 mod rest;
@@ -41,6 +43,7 @@ pub use call::{Call, Ended};
 pub use event::{Event, Outcome, Snapshot, What};
 pub use order::c6;
 pub use outcome::{c4, c4_but_busy};
+pub use permit::{PermitHold, Resize, check_permits};
 pub use record::{Recorder, now, read};
 pub use resource::{Resource, Touch};
 pub use rest::c5;
@@ -52,7 +55,7 @@ pub use write::{c3, raw_overlaps};
 /// A violation that a checker found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// `C1` to `C6`.
+    /// `C1` to `C7`.
     pub checker: &'static str,
     /// The description, with moments and tokens.
     pub text: String,

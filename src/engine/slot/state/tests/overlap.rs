@@ -87,9 +87,12 @@ fn place_of_a_thread_that_gives_up_while_asking_is_used_at_once() {
     assert_eq!(bench.unlock(), Unlocked::Releasing, "it asks now");
 }
 
+/// What may happen to a waiter, and its name.
+type Case = (&'static str, fn(&mut Bench));
+
 #[test]
 fn waiter_in_an_exchange_gets_no_lease() {
-    let cases: [(&str, fn(&mut Bench)); 6] = [
+    let cases: [Case; 6] = [
         ("it asks", |bench| assert!(look(bench, true).is_none())),
         ("it gives up", |bench| assert!(look(bench, false).is_none())),
         ("it fails", |bench| assert!(bench.state.take_passed().is_none())),

@@ -1,0 +1,152 @@
+//! Several locks at once over all topologies that have it: all but a quorum.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use leasehold::{LockClientBuilder, LossCause, MultiGuard, Mutex, Part};
+use leasehold_topology_test::scene::{ClientOf, Scene, until};
+use leasehold_topology_test::{Cluster, Topology};
+
+macro_rules! suite {
+    ($($test:ident)*) => {
+        suite! { @each
+            server OneServer, unix_socket UnixSocket, tls Tls, sentinel Sentinel, cluster Cluster;
+            { $($test)* }
+        }
+    };
+    (@each $($module:ident $topology:ident),*; $tests:tt) => {
+        $(suite! { @topology $module $topology $tests })*
+    };
+    (@topology $module:ident $topology:ident { $($test:ident)* }) => {
+        mod $module {
+            use std::sync::LazyLock;
+
+            use leasehold_topology_test::scene::Scene;
+            use leasehold_topology_test::{$topology, Topology};
+
+            static SHARED: LazyLock<$topology> = LazyLock::new($topology::start);
+
+            $(#[test]
+            fn $test() {
+                crate::$test(&Scene::new(&*SHARED, stringify!($test)));
+            })*
+        }
+    };
+}
+
+suite! {
+    all_are_taken_or_none
+    refused_lock_is_waited_for_with_those_before_it
+    threads_with_any_order_exclude_each_other
+    loss_of_one_is_the_loss_of_all
+    transaction_needs_all_locks
+}
+
+/// Where a lock is on one server at a time.
+trait Single: Topology<Builder = LockClientBuilder> {}
+
+impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
+
+/// In a cluster these are in slots of several nodes.
+const ENDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+fn locks<T: Single>(scene: &Scene<'_, T>, client: &ClientOf<T>) -> Vec<Mutex> {
+    ENDS.iter().map(|end| client.mutex(scene.name(end)).expect("a lock")).collect()
+}
+
+fn is_any_locked(locks: &[Mutex]) -> bool {
+    locks.iter().any(|lock| lock.is_locked().expect("an answer"))
+}
+
+fn all_are_taken_or_none<T: Single>(scene: &Scene<'_, T>) {
+    let (here, there) = (scene.client(), scene.client());
+    let (ours, theirs) = (locks(scene, &here), locks(scene, &there));
+    let guard: MultiGuard = here.lock_all(ours.iter().rev()).unwrap();
+    assert_eq!(guard.guards().len(), ENDS.len());
+    guard.check().unwrap();
+    assert!(there.try_lock_all(&theirs).unwrap().is_none());
+    for (lock, other) in ours.iter().zip(&theirs) {
+        assert!(lock.is_held_by_current_thread() && other.try_lock().unwrap().is_none());
+    }
+    guard.release().unwrap();
+    assert!(!is_any_locked(&ours));
+    let held = theirs[3].lock().unwrap();
+    assert!(here.try_lock_all(&ours).unwrap().is_none());
+    assert_eq!(ours[3].last_blocker().unwrap().token(), Some(held.fencing_token()));
+    held.release().unwrap();
+    assert!(!is_any_locked(&ours));
+}
+
+fn refused_lock_is_waited_for_with_those_before_it<T: Single>(scene: &Scene<'_, T>) {
+    let (here, there) = (scene.client(), scene.client());
+    let (ours, theirs) = (locks(scene, &here), locks(scene, &there));
+    let held = theirs[2].lock().unwrap();
+    thread::scope(|threads| {
+        let taken = threads.spawn(|| here.lock_all(&ours).and_then(MultiGuard::release));
+        until("it waits", || scene.queueing(&scene.name("c")) == 1);
+        let free = theirs.iter().map(|lock| lock.try_lock().unwrap().is_some());
+        assert_eq!(free.collect::<Vec<_>>(), [false, false, true, true, true, true]);
+        held.release().unwrap();
+        taken.join().unwrap().unwrap();
+    });
+    assert!(!is_any_locked(&theirs));
+}
+
+fn threads_with_any_order_exclude_each_other<T: Single>(scene: &Scene<'_, T>) {
+    let clients = [scene.client(), scene.client()];
+    let inside = [(); ENDS.len()].map(|()| AtomicBool::new(false));
+    thread::scope(|threads| {
+        for number in 0..6_usize {
+            let (client, inside) = (&clients[number % 2], &inside);
+            let all = locks(scene, client);
+            threads.spawn(move || {
+                for round in 0..10 {
+                    let chosen: Vec<usize> =
+                        (0..3).map(|step| (number + round + step * (1 + number % 2)) % 6).collect();
+                    let guard = client.lock_all(chosen.iter().map(|&it| &all[it])).unwrap();
+                    for &lock in &chosen {
+                        assert!(!inside[lock].swap(true, Ordering::SeqCst), "two holders");
+                    }
+                    thread::yield_now();
+                    chosen.iter().for_each(|&it| inside[it].store(false, Ordering::SeqCst));
+                    guard.release().unwrap();
+                }
+            });
+        }
+    });
+}
+
+fn loss_of_one_is_the_loss_of_all<T: Single>(scene: &Scene<'_, T>) {
+    let client = scene.client();
+    let guard = client.lock_all(&locks(scene, &client)).unwrap();
+    scene.delete(&scene.name("e"));
+    assert!(guard.check().unwrap_err().is_lost());
+    assert!(!guard.is_valid() && guard.loss().unwrap().cause() == LossCause::Deleted);
+    let error = guard.release().unwrap_err();
+    assert!(error.is_lost(), "{error:?}");
+    assert!(!is_any_locked(&locks(scene, &client)));
+}
+
+/// In a cluster only where all names have one hash tag.
+fn transaction_needs_all_locks<T: Single>(scene: &Scene<'_, T>) {
+    let client = scene.client();
+    let tagged = |end: &str| format!("{{{}}}-{end}", scene.test());
+    let part = |end: &str| Part::from(&client.mutex(tagged(end)).unwrap());
+    let guard = client.lock_all([part("a"), part("b")]).unwrap();
+    let count = tagged("count");
+    let add = || guard.transaction(|pipe| _ = pipe.cmd("INCR").arg(&count));
+    assert_eq!(add().unwrap().len(), 1);
+    scene.delete(tagged("b").as_bytes());
+    assert!(add().unwrap_err().is_lost());
+    assert_eq!(scene.ask::<u64>(count.as_bytes(), &[b"GET", count.as_bytes()]), [1]);
+    drop(guard);
+
+    let guard = client.lock_all(&locks(scene, &client)).unwrap();
+    let outcome = guard.transaction(|pipe| _ = pipe.cmd("PING"));
+    if std::any::type_name::<T>() == std::any::type_name::<Cluster>() {
+        let error = outcome.unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("hash tag"), "{error:?}");
+    } else {
+        outcome.unwrap();
+    }
+}
