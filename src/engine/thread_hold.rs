@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-use crate::base::share::Access;
+use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, thread_local};
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
@@ -114,13 +114,16 @@ pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
     if let Some(greater) = hold.greater(access) {
         greater.set(1);
     }
+    // A permit is not taken again, and a thread may hold several of one semaphore.
+    if matches!(hold.holding.lease.terms.options.share, Share::Permits { .. }) {
+        return hold;
+    }
     // While the thread ends its table is gone: only the guard has the hold then.
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
         // An owned lease may have been lost on its way to this thread, which may hold the lock again by
-        // now. The lost one must not hide the live one.
-        let is_live = |hold: &ThreadHold| hold.holding.lease.is_live();
-        if holds.get(&slot).is_some_and(|found| is_live(found)) && !is_live(&hold) {
+        // now, or read beside it. It must not hide the live one.
+        if holds.get(&slot).is_some_and(|found| found.holding.lease.is_live()) {
             return None;
         }
         // Replaces a lost hold, whose guards keep it and find it lost. The old entry is returned and not

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{LockClient, Loss, LossCause, Permit};
+use leasehold::{Guard, LockClient, Loss, LossCause, Permit};
 use leasehold_support::Server;
 
 use super::take;
@@ -172,4 +172,18 @@ fn semaphore_in_use_is_listed() {
     let permits = inspection.permits().unwrap();
     assert_eq!((permits.limit(), permits.used()), (4, 2));
     assert_eq!(inspection.holders()[0].slots(), [0, 1]);
+}
+
+#[test]
+fn thread_may_own_several_permits_of_one_semaphore() {
+    let server = Server::start().unwrap();
+    let gpus = open(&server).semaphore("gpu", 2).unwrap();
+    let guards: Vec<Guard> =
+        (0..2).map(|_| gpus.acquire().unwrap().into_owned().unwrap().into_guard()).collect();
+    assert!(guards.iter().all(|guard| guard.hold_count() == 1));
+    for (left, guard) in guards.into_iter().enumerate() {
+        assert_eq!(gpus.available().unwrap(), u32::try_from(left).unwrap());
+        guard.release().unwrap();
+    }
+    assert_eq!(gpus.available().unwrap(), 2);
 }
