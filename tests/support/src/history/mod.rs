@@ -22,8 +22,10 @@
 //! | `call` | the events of one call, from its beginning to the end of its hold |
 //! | `window`, `token`, `write`, `outcome`, `rest`, `order` | the checkers, in this order |
 //! | `permit` | the checker of a semaphore's permits |
+//! | `access` | the checker of a read-write lock's readers and writers |
 //! | `stall` | whether the machine stood still, and deadlines overrun |
 
+mod access;
 mod call;
 mod event;
 mod order;
@@ -39,6 +41,7 @@ mod write;
 
 use std::fmt;
 
+pub use access::{AccessKind, AccessWindow, check_accesses};
 pub use call::{Call, Ended};
 pub use event::{Event, Outcome, Snapshot, What};
 pub use order::c6;
@@ -55,7 +58,7 @@ pub use write::{c3, raw_overlaps};
 /// A violation that a checker found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// `C1` to `C7`.
+    /// `C1` to `C8`.
     pub checker: &'static str,
     /// The description, with moments and tokens.
     pub text: String,
