@@ -304,9 +304,10 @@ fn thread_that_waits_to_write_shuts_the_door() {
     let here = server.client();
     let first = reader(&lock(&here));
     // The message of its own writer would shut it too.
-    server.link(&here).lose_messages(1);
+    server.link(&here).lose_messages(100);
     let writes = writer(&server, &here);
     assert!(lock(&here).try_read().unwrap().is_none());
+    server.link(&here).restore();
     first.release().unwrap();
     writes.recv().unwrap().release().unwrap();
 }
