@@ -317,3 +317,13 @@ fn hold_that_was_changed_does_not_linger() {
     WriteGuard::downgrade(lingering.write().unwrap()).unwrap().release().unwrap();
     assert_eq!(entries(&here), 0);
 }
+
+#[test]
+fn part_has_the_token_of_the_upgrade() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let writer = UpgradableReadGuard::upgrade(here.upgradable_read().unwrap()).unwrap();
+    let all = client.lock_all([here.for_write()]).unwrap();
+    assert_eq!(all.fencing_tokens().next().unwrap().1, writer.fencing_token());
+}
