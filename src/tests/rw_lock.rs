@@ -327,3 +327,13 @@ fn part_has_the_token_of_the_upgrade() {
     let all = client.lock_all([here.for_write()]).unwrap();
     assert_eq!(all.fencing_tokens().next().unwrap().1, writer.fencing_token());
 }
+
+#[test]
+fn watch_of_a_reader_outlives_the_write_around_it() {
+    let server = Server::standing_still();
+    let here = lock(&server.client());
+    let (writer, read) = (here.write().unwrap(), here.read().unwrap());
+    let (of_writer, of_read) = (writer.lease_watch(), read.lease_watch());
+    drop(writer);
+    assert!(read.is_valid() && of_read.is_valid() && !of_writer.is_valid());
+}
