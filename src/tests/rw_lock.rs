@@ -337,3 +337,38 @@ fn watch_of_a_reader_outlives_the_write_around_it() {
     drop(writer);
     assert!(read.is_valid() && of_read.is_valid() && !of_writer.is_valid());
 }
+
+#[test]
+fn upgrade_beside_an_owned_read_of_its_thread_is_an_error() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let owned = reader(&here);
+    let upgradable = here.upgradable_read().unwrap();
+    let read = owned.into_guard();
+    let link = server.link(&client);
+    let before = link.exchanges();
+    let error = UpgradableReadGuard::try_upgrade_for(upgradable, Duration::ZERO).err();
+    assert!(error.is_some_and(|error| error.is_config()));
+    assert_eq!(link.exchanges() - before, 1, "only the upgradable read is given back");
+    assert!(read.is_valid());
+}
+
+#[test]
+fn permits_that_a_thread_forgets_are_all_released_at_its_end() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let gpus = client.semaphore("s", 2).unwrap();
+    let both = [gpus.acquire().unwrap(), gpus.acquire().unwrap()];
+    let (sender, done) = unbounded();
+    spawn("keeper", move || {
+        for permit in both {
+            std::mem::forget(permit.into_owned().unwrap().into_guard());
+        }
+        sender.send(()).unwrap();
+    })
+    .unwrap();
+    done.recv().unwrap();
+    until(|| gpus.available().unwrap() == 2);
+    assert_eq!(server.elapsed(), Duration::ZERO);
+}
