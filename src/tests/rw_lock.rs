@@ -372,3 +372,25 @@ fn permits_that_a_thread_forgets_are_all_released_at_its_end() {
     until(|| gpus.available().unwrap() == 2);
     assert_eq!(server.elapsed(), Duration::ZERO);
 }
+
+#[test]
+fn thread_that_asks_at_the_door_waits_no_longer_than_it_may() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let read = reader(&here);
+    server.advance(SECOND * 2);
+    let (link, (sender, outcome)) = (server.link(&client), unbounded());
+    link.lose_requests(100);
+    let before = link.exchanges();
+    spawn("asks", move || sender.send(here.try_read_for(SECOND / 10).map(|_| ())).unwrap())
+        .unwrap();
+    until(|| link.exchanges() > before);
+    let grace = Duration::from_millis(25);
+    server.advance(SECOND / 10 + grace);
+    // The one for an entry of its own.
+    until(|| link.exchanges() > before + 1);
+    server.advance(grace);
+    assert!(outcome.recv_timeout(SECOND * 20).unwrap().is_err());
+    assert!(read.is_valid());
+}
