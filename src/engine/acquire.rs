@@ -280,7 +280,9 @@ impl<'a> AcquireLoop<'a> {
     /// Asks whether somebody waits for the lock that this thread reads. If so, it lines up like others.
     fn ask(mut self, lease: Arc<HeldLease>) -> Result<Option<Arc<HeldLease>>> {
         let holding = Holding::new(self.slot, lease);
-        if let Some(sent) = holding.renew_unless_wanted() {
+        // As bounded as a request for the lock: the caller may have little time.
+        let deadline = self.prepare(AcquireMode::Try).deadline;
+        if let Some(sent) = holding.renew_unless_wanted(deadline) {
             // Nothing was sent for it.
             self.attempt = None;
             if self.slot.asked(&holding.lease, sent) {
@@ -289,9 +291,9 @@ impl<'a> AcquireLoop<'a> {
             let _ = holding.release();
             return Err(cancelled_error(self.context));
         }
-        // The last one of its process gives the entry back. What goes wrong is left to the worker, and does not
-        // concern the attempt.
-        let _ = holding.release();
+        // The last one of its process gives the entry back: by the worker, as that does not concern the attempt, and
+        // the caller's time is for this one.
+        holding.release_in_background();
         self.run(false)
     }
 

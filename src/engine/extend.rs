@@ -26,9 +26,11 @@ impl Holding {
             .map_err(|error| error.of(self.name()))
     }
 
-    /// Renews it for all readers of this process, unless others wait or that is not known. Returns when it was sent.
-    pub(super) fn renew_unless_wanted(&self) -> Option<Moment> {
-        let OwnershipReply { sent, waiters, .. } = self.lengthen(self.lease.terms.ttl()).ok()?;
+    /// Renews it for all readers of this process, by a request with this deadline. Returns when it was sent, unless
+    /// others wait or that is not known.
+    pub(super) fn renew_unless_wanted(&self, deadline: Moment) -> Option<Moment> {
+        let told = self.lengthen_by(self.lease.terms.ttl(), deadline);
+        let OwnershipReply { sent, waiters, .. } = told.ok()?;
         Arc::clone(&self.slot).renewed(&self.lease, sent, waiters);
         self.lease.lengthen(sent, self.lease.terms.ttl());
         (waiters == Some(0) && self.check_valid().is_ok()).then_some(sent)
@@ -75,13 +77,16 @@ impl Holding {
 
     /// Asks Redis to let a lease live for at least `ttl` from now.
     fn lengthen(&self, ttl: Duration) -> Result<OwnershipReply> {
+        self.lengthen_by(ttl, self.context().exchange_deadline())
+    }
+
+    fn lengthen_by(&self, ttl: Duration, deadline: Moment) -> Result<OwnershipReply> {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
         // meanwhile (rule 17).
         let under_way = self.lease.command();
 
-        let deadline = context.exchange_deadline();
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
-use crate::base::share::{Access, Share};
+use crate::base::share::Access;
 use crate::base::sync::{Arc, thread_local};
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
@@ -22,6 +22,8 @@ pub(crate) struct ThreadHold {
     count: Cell<u32>,
     /// How many of these are upgradable reads, and how many writes, of a read-write lock.
     greater: [Cell<u32>; 2],
+    /// Its place in the table: the address of its slot, or of its lease if another hold has that place.
+    place: Cell<*const ()>,
 }
 
 impl ThreadHold {
@@ -108,52 +110,73 @@ impl ThreadHold {
 
 /// Makes a holding the hold of this thread.
 pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
-    let slot = Arc::as_ptr(&holding.slot);
+    let place = Cell::new(place_of(&holding.slot));
     let access = holding.lease.access();
-    let hold = Rc::new(ThreadHold { holding, count: Cell::new(1), greater: Default::default() });
+    let hold =
+        Rc::new(ThreadHold { holding, count: Cell::new(1), greater: Default::default(), place });
     if let Some(greater) = hold.greater(access) {
         greater.set(1);
-    }
-    // A permit is not taken again, and a thread may hold several of one semaphore.
-    if matches!(hold.holding.lease.terms.options.share, Share::Permits { .. }) {
-        return hold;
     }
     // While the thread ends its table is gone: only the guard has the hold then.
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
-        // An owned lease may have been lost on its way to this thread, which may hold the lock again by
-        // now, or read beside it. It must not hide the live one.
-        if holds.get(&slot).is_some_and(|found| found.holding.lease.is_live()) {
-            return None;
+        // This thread may hold the lock already: by now, where an owned lease was lost on its way to it, or
+        // besides, where several may hold it. What it reenters stays, and the end of the thread finds both.
+        if holds.get(&hold.place.get()).is_some_and(|found| found.holding.lease.is_live()) {
+            hold.place.set(Arc::as_ptr(&hold.holding.lease).cast());
         }
         // Replaces a lost hold, whose guards keep it and find it lost. The old entry is returned and not
         // dropped here: its end may run destructors of the user, which may lock again and borrow this
         // table.
-        holds.insert(slot, Rc::clone(&hold))
+        holds.insert(hold.place.get(), Rc::clone(&hold))
     });
     hold
 }
 
 /// This thread's hold of a lock, if there is one. It may be lost.
 pub(crate) fn find(slot: &Arc<Slot>) -> Option<Rc<ThreadHold>> {
-    HOLDS.try_with(|holds| holds.0.borrow().get(&Arc::as_ptr(slot)).map(Rc::clone)).ok()?
+    at(place_of(slot))
+}
+
+/// Whether the end of this thread releases this hold.
+pub(crate) fn is_kept(hold: &Rc<ThreadHold>) -> bool {
+    at(hold.place.get()).is_some_and(|found| Rc::ptr_eq(&found, hold))
+}
+
+/// Whether this thread has another hold of the same lock.
+pub(crate) fn has_other(hold: &ThreadHold) -> bool {
+    let is_other = |other: &Rc<ThreadHold>| {
+        let Holding { slot, lease } = &other.holding;
+        Arc::ptr_eq(slot, &hold.holding.slot)
+            && !Arc::ptr_eq(lease, &hold.holding.lease)
+            && lease.is_live()
+    };
+    HOLDS.try_with(|holds| holds.0.borrow().values().any(is_other)).unwrap_or(false)
+}
+
+fn at(place: *const ()) -> Option<Rc<ThreadHold>> {
+    HOLDS.try_with(|holds| holds.0.borrow().get(&place).map(Rc::clone)).ok()?
+}
+
+fn place_of(slot: &Arc<Slot>) -> *const () {
+    Arc::as_ptr(slot).cast()
 }
 
 fn forget(hold: &Rc<ThreadHold>) {
-    let slot = Arc::as_ptr(&hold.holding.slot);
+    let place = hold.place.get();
     let _ = HOLDS.try_with(|holds| {
         let mut holds = holds.0.borrow_mut();
         // The place may belong to a later hold of the same lock by now. What is removed is dropped once
         // the borrow is over, as in `adopt`.
-        if holds.get(&slot).is_some_and(|found| Rc::ptr_eq(found, hold)) {
-            return holds.remove(&slot);
+        if holds.get(&place).is_some_and(|found| Rc::ptr_eq(found, hold)) {
+            return holds.remove(&place);
         }
         None
     });
 }
 
-/// By the address of the slot. No other slot can have it while the hold keeps this one alive.
-type ByAddress = HashMap<*const Slot, Rc<ThreadHold>, BuildHasherDefault<AddressHasher>>;
+/// By the address of the slot, or of the lease. Nothing else can have it while the hold keeps both alive.
+type ByAddress = HashMap<*const (), Rc<ThreadHold>, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]
 struct Holds(RefCell<ByAddress>);

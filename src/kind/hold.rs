@@ -7,7 +7,7 @@ use crate::base::name::Name;
 use crate::base::share::Access;
 use crate::engine::holding::Holding;
 use crate::engine::slot::WaitLimit;
-use crate::engine::thread_hold::{ThreadHold, adopt, find};
+use crate::engine::thread_hold::{ThreadHold, adopt, has_other, is_kept};
 
 /// What a hold leaves behind when it ends.
 enum Left {
@@ -58,7 +58,7 @@ impl ThreadHeld {
     ) -> Result<std::result::Result<ThreadHeld, ThreadHeld>> {
         let hold = self.hold();
         if hold.holding().lease.access() < Some(Access::Write) {
-            if hold.count() > 1 {
+            if hold.count() > 1 || has_other(hold) {
                 return Err(waits_for_itself(hold.holding().name(), Access::Read, Access::Write));
             }
             let outcome = hold.holding().upgrade(wait_limit);
@@ -153,7 +153,7 @@ impl ThreadHeld {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         // A thread whose thread-local storage is gone has no table of holds. Kept there, the lock
         // would be renewed for as long as the process lives, and nobody could release it.
-        if find(&hold.holding().slot).is_some() {
+        if is_kept(&hold) {
             return Ok(());
         }
         // By the worker and not by a drop, which logs its failures: many loggers use thread-local

@@ -34,7 +34,7 @@ macro_rules! hold_methods {
             /// # }
             /// ```
             pub fn lease_watch(&self) -> $crate::LeaseWatch {
-                $crate::LeaseWatch::new(self.holding())
+                $crate::LeaseWatch::of(self.holding(), self.access())
             }
 
             /// How many wait for this lock, as far as this process knows: its own threads, and other processes that

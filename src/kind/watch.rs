@@ -44,10 +44,12 @@ view_methods! {
 }
 
 impl LeaseWatch {
-    pub(super) fn new(holding: &Holding) -> LeaseWatch {
+    /// A view of a hold as what its guard is: a reader's guard outlives the writer's of the same thread.
+    pub(super) fn of(holding: &Holding, access: Option<Access>) -> LeaseWatch {
         // The watch shares the lease, but is no hold: it has no count and releases nothing when it
         // is dropped. So a forgotten watch keeps memory, and no lock.
-        LeaseWatch { holding: holding.clone(), access: holding.lease.access() }
+        let access = access.or_else(|| holding.lease.access());
+        LeaseWatch { holding: holding.clone(), access }
     }
 
     fn holding(&self) -> &Holding {

@@ -324,3 +324,80 @@ fn hold_that_was_changed_does_not_linger() {
     WriteGuard::downgrade(lingering.write().unwrap()).unwrap().release().unwrap();
     assert_eq!(entries(&here), 0);
 }
+
+#[test]
+fn part_has_the_token_of_the_upgrade() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let writer = UpgradableReadGuard::upgrade(here.upgradable_read().unwrap()).unwrap();
+    let all = client.lock_all([here.for_write()]).unwrap();
+    assert_eq!(all.fencing_tokens().next().unwrap().1, writer.fencing_token());
+}
+
+#[test]
+fn watch_of_a_reader_outlives_the_write_around_it() {
+    let server = Server::standing_still();
+    let here = lock(&server.client());
+    let (writer, read) = (here.write().unwrap(), here.read().unwrap());
+    let (of_writer, of_read) = (writer.lease_watch(), read.lease_watch());
+    drop(writer);
+    assert!(read.is_valid() && of_read.is_valid() && !of_writer.is_valid());
+}
+
+#[test]
+fn upgrade_beside_an_owned_read_of_its_thread_is_an_error() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let owned = reader(&here);
+    let upgradable = here.upgradable_read().unwrap();
+    let read = owned.into_guard();
+    let link = server.link(&client);
+    let before = link.exchanges();
+    let error = UpgradableReadGuard::try_upgrade_for(upgradable, Duration::ZERO).err();
+    assert!(error.is_some_and(|error| error.is_config()));
+    assert_eq!(link.exchanges() - before, 1, "only the upgradable read is given back");
+    assert!(read.is_valid());
+}
+
+#[test]
+fn permits_that_a_thread_forgets_are_all_released_at_its_end() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let gpus = client.semaphore("s", 2).unwrap();
+    let both = [gpus.acquire().unwrap(), gpus.acquire().unwrap()];
+    let (sender, done) = unbounded();
+    spawn("keeper", move || {
+        for permit in both {
+            std::mem::forget(permit.into_owned().unwrap().into_guard());
+        }
+        sender.send(()).unwrap();
+    })
+    .unwrap();
+    done.recv().unwrap();
+    until(|| gpus.available().unwrap() == 2);
+    assert_eq!(server.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn thread_that_asks_at_the_door_waits_no_longer_than_it_may() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let read = reader(&here);
+    server.advance(SECOND * 2);
+    let (link, (sender, outcome)) = (server.link(&client), unbounded());
+    link.lose_requests(100);
+    let before = link.exchanges();
+    spawn("asks", move || sender.send(here.try_read_for(SECOND / 10).map(|_| ())).unwrap())
+        .unwrap();
+    until(|| link.exchanges() > before);
+    let grace = Duration::from_millis(25);
+    server.advance(SECOND / 10 + grace);
+    // The one for an entry of its own.
+    until(|| link.exchanges() > before + 1);
+    server.advance(grace);
+    assert!(outcome.recv_timeout(SECOND * 20).unwrap().is_err());
+    assert!(read.is_valid());
+}

@@ -168,7 +168,7 @@ impl MultiGuard {
     /// # }
     /// ```
     pub fn lease_watches(&self) -> Vec<LeaseWatch> {
-        self.holdings().map(LeaseWatch::new).collect()
+        self.holdings().map(|holding| LeaseWatch::of(holding, None)).collect()
     }
 
     /// How many wait for these locks, as far as this process knows, as for [one lock](crate::Guard::waiters). No I/O.

@@ -163,7 +163,7 @@ impl PartGuard {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> FencingToken {
-        self.holding().lease.terms.token
+        self.holding().lease.token()
     }
 }
 
