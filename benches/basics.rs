@@ -105,7 +105,8 @@ fn uncontended(server: &Server, arguments: &Arguments, report: &mut Report) {
     for (transport, url) in &transports {
         let client = client(LockClient::builder(url));
         let lock = client.reentrant("a-reentrant-lock").expect("a valid name");
-        let shape = Shape::of(server, "a-reentrant-lock", || lock.lock(), || lock.holder());
+        let shape =
+            Shape::of(server, "a-reentrant-lock", || lock.lock(), Guard::release, || lock.holder());
         let operation = || lock.lock().and_then(Guard::release).expect("nobody contends");
         compare(
             server,
@@ -128,7 +129,7 @@ fn uncontended(server: &Server, arguments: &Arguments, report: &mut Report) {
 
 fn shape_of(server: &Server, lock: &Mutex) -> Shape {
     let name = std::str::from_utf8(lock.name()).expect("a name of ours");
-    Shape::of(server, name, || lock.lock(), || lock.holder())
+    Shape::of(server, name, || lock.lock(), Guard::release, || lock.holder())
 }
 
 /// The row that the budget is about: a mutex with all defaults, and what a test of the connection

@@ -14,6 +14,9 @@
 //! | `idle` | | 64 threads in 4 processes behind one holder |
 //! | `linger` | `relock`, `tight`, `remote unix`, `remote tcp`, `remote afar` | a lease that stays: for its process, and for another |
 //! | `names` | `unix`, `tcp` | 32 threads, each its own name |
+//! | `8x4` | `permits` | the same want of a permit of one semaphore of 4 |
+//! | `1x64`, `8x8` | `reads`, `reads 95%` | the same want of one read-write lock, to read or now and then to write |
+//! | `write` | `0ms`, `1ms` | how long a writer waits while 8 processes read as much as they can |
 //! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
 //! | `cluster moved` | | the same while the lock's slot goes from master to master |
 //! | `cluster names` | | 32 threads, each its own name, on all 3 masters |
@@ -37,6 +40,8 @@
 #[path = "contention/cluster.rs"]
 mod cluster;
 mod common;
+#[path = "contention/counted.rs"]
+mod counted;
 #[path = "contention/hand_over.rs"]
 mod hand_over;
 #[path = "contention/idle.rs"]
@@ -60,7 +65,7 @@ use common::arguments::Arguments;
 use common::crowd;
 use common::raw::Shape;
 use common::report::Report;
-use common::way::Way;
+use common::way::{Held, Way};
 use common::witness::Seen;
 
 /// How long a row is measured when nothing is said.
@@ -117,6 +122,7 @@ fn measure() -> ExitCode {
     idle::row(&mut bench);
     linger::rows(&mut bench);
     names::rows(&mut bench);
+    counted::rows(&mut bench);
     cluster::rows(&mut bench);
     bench.report.finish()
 }
@@ -168,7 +174,7 @@ impl Bench {
         let name = "what raw sends";
         let client = self.client(&self.server.unix_url(), |builder| builder);
         let lock = way.lock(&client, name).expect("a valid name");
-        Shape::of(&self.server, name, || lock.lock(), || lock.holder())
+        Shape::of(&self.server, name, || lock.lock(), Held::release, || lock.holder())
     }
 
     /// A new file for processes to share.

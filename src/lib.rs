@@ -53,10 +53,13 @@
 //! | [`Mutex`] | the lock to use |
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
+//! | [`Semaphore`], [`Permit`] | at most so many holders at a time, each with a number of its own |
+//! | [`RwLock`], [`ReadGuard`], [`UpgradableReadGuard`], [`WriteGuard`] | many readers or one writer |
 //! | [`MultiGuard`], [`Part`], [`PartGuard`] | the holds of [several locks](LockClient::lock_all) that were taken at once |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
-//! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holder of a lock, since when, and who waits |
+//! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holders of a lock, since when, and who waits |
+//! | [`Access`], [`PermitCount`] | how a holder has a read-write lock; how many permits a semaphore has |
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |

@@ -63,7 +63,8 @@ impl Member {
         let asked = now();
         let guard = work.lock.lock().unwrap_or_else(|error| panic!("no lock: {error}"));
         let had = now();
-        work.witness.section(guard.fencing_token().get(), &mut self.seen, || work.hold());
+        let (mark, token) = (guard.mark(), guard.fencing_token().get());
+        work.witness.enter(mark, token, &mut self.seen, || work.hold());
         let given_up = now();
         match guard.release() {
             Err(error) if error.is_lost() => self.lost += 1,

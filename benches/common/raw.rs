@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use leasehold::{Guard, Holder};
+use leasehold::Holder;
 use leasehold_support::Server;
 use redis::io::tcp::TcpSettings;
 use redis::{Cmd, Connection, ConnectionLike, IntoConnectionInfo, Value};
@@ -45,10 +45,11 @@ impl Shape {
     /// # Panics
     ///
     /// If two rounds of it differ in more than the owner and the deadline.
-    pub(crate) fn of(
+    pub(crate) fn of<G>(
         server: &Server,
         name: &str,
-        lock: impl Fn() -> leasehold::Result<Guard>,
+        lock: impl Fn() -> leasehold::Result<G>,
+        release: impl Fn(G) -> leasehold::Result<()>,
         holder: impl Fn() -> leasehold::Result<Option<Holder>>,
     ) -> Shape {
         // The first may load scripts.
@@ -57,7 +58,7 @@ impl Shape {
         let mut round = || {
             let (guard, mut sent) = log.note(|| lock().expect("nobody contends"));
             let holder = holder().expect("an answer").expect("it is held");
-            let (released, rest) = log.note(|| guard.release());
+            let (released, rest) = log.note(|| release(guard));
             released.expect("it was held until now");
             sent.extend(rest);
             (String::from_utf8(holder.owner().to_vec()).expect("an owner of text"), sent)

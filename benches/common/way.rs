@@ -1,11 +1,20 @@
-//! The kinds of lock and the ways to wait for them.
+//! The kinds of lock, what is asked of them, and the ways to wait for them.
 
 use std::time::Duration;
 
-use leasehold::{Guard, Holder, LockClient, LockOptions, Mutex, ReentrantLock, Result, Wait};
+use leasehold::{
+    FencingToken, Guard, Holder, LockClient, LockOptions, Mutex, Permit, ReadGuard, ReentrantLock,
+    Result, RwLock, Semaphore, Wait, WriteGuard,
+};
+
+use super::witness::Mark;
 
 /// For how long a lock lingers that does.
 const LINGER: Duration = Duration::from_secs(5);
+/// The permits of a semaphore.
+pub(crate) const PERMITS: u32 = 4;
+/// Where some write, one call of so many does.
+const WRITES: u32 = 20;
 
 /// A kind of lock and a way to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +25,25 @@ pub(crate) enum Way {
     Spin,
     Notify,
     SpinReentrant,
+    /// One permit of a semaphore.
+    Permits,
+    /// A read-write lock, to read.
+    Reads,
+    /// The same, and in one call of twenty to write.
+    MostlyReads,
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 5] =
-        [Way::Queue, Way::Linger, Way::Spin, Way::Notify, Way::SpinReentrant];
+    pub(crate) const ALL: [Way; 8] = [
+        Way::Queue,
+        Way::Linger,
+        Way::Spin,
+        Way::Notify,
+        Way::SpinReentrant,
+        Way::Permits,
+        Way::Reads,
+        Way::MostlyReads,
+    ];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -29,6 +52,9 @@ impl Way {
             Way::Spin => "mutex spin",
             Way::Notify => "reentrant notify",
             Way::SpinReentrant => "reentrant spin",
+            Way::Permits => "permits",
+            Way::Reads => "reads",
+            Way::MostlyReads => "reads 95%",
         }
     }
 
@@ -46,29 +72,87 @@ impl Way {
             Way::SpinReentrant => {
                 client.reentrant_with(name, options.wait(Wait::spin())).map(Lock::Reentrant)
             }
+            Way::Permits => client.semaphore(name, PERMITS).map(Lock::Semaphore),
+            Way::Reads => client.rw_lock(name).map(|lock| Lock::ReadWrite { lock, writes: 0 }),
+            Way::MostlyReads => {
+                client.rw_lock(name).map(|lock| Lock::ReadWrite { lock, writes: 1 })
+            }
         }
     }
 }
 
-/// A lock of either kind.
+/// A lock of any kind.
 #[derive(Debug)]
 pub(crate) enum Lock {
     Mutex(Mutex),
     Reentrant(ReentrantLock),
+    Semaphore(Semaphore),
+    ReadWrite {
+        lock: RwLock,
+        /// How many calls of [`WRITES`] are to write.
+        writes: u32,
+    },
 }
 
 impl Lock {
-    pub(crate) fn lock(&self) -> Result<Guard> {
+    pub(crate) fn lock(&self) -> Result<Held> {
         match self {
-            Lock::Mutex(lock) => lock.lock(),
-            Lock::Reentrant(lock) => lock.lock(),
+            Lock::Mutex(lock) => lock.lock().map(Held::Alone),
+            Lock::Reentrant(lock) => lock.lock().map(Held::Alone),
+            Lock::Semaphore(semaphore) => semaphore.acquire().map(Held::Permit),
+            Lock::ReadWrite { lock, writes } if fastrand::u32(..WRITES) < *writes => {
+                lock.write().map(Held::Write)
+            }
+            Lock::ReadWrite { lock, .. } => lock.read().map(Held::Read),
         }
     }
 
+    /// One that holds it.
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
         match self {
             Lock::Mutex(lock) => lock.holder(),
             Lock::Reentrant(lock) => lock.holder(),
+            Lock::Semaphore(semaphore) => semaphore.holders().map(|mut holders| holders.pop()),
+            Lock::ReadWrite { lock, .. } => lock.holders().map(|mut holders| holders.pop()),
+        }
+    }
+}
+
+/// A hold of any kind.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Alone(Guard),
+    Permit(Permit),
+    Read(ReadGuard),
+    Write(WriteGuard),
+}
+
+impl Held {
+    pub(crate) fn fencing_token(&self) -> FencingToken {
+        match self {
+            Held::Alone(guard) => guard.fencing_token(),
+            Held::Permit(permit) => permit.fencing_token(),
+            Held::Read(guard) => guard.fencing_token(),
+            Held::Write(guard) => guard.fencing_token(),
+        }
+    }
+
+    pub(crate) fn release(self) -> Result<()> {
+        match self {
+            Held::Alone(guard) => guard.release(),
+            Held::Permit(permit) => permit.release(),
+            Held::Read(guard) => guard.release(),
+            Held::Write(guard) => guard.release(),
+        }
+    }
+
+    /// Who must not be met while it is held.
+    pub(crate) fn mark(&self) -> Mark {
+        match self {
+            Held::Alone(_) => Mark::Alone,
+            Held::Permit(permit) => Mark::Slot(permit.slot()),
+            Held::Read(_) => Mark::Reader,
+            Held::Write(_) => Mark::Writer,
         }
     }
 }

@@ -5,6 +5,9 @@
 //! read no overlap goes unseen, for tokens are unique. When it writes, a section also sees what the
 //! last one left, which must be a lower token.
 //!
+//! Holders of different slots of a semaphore leave their marks in different places. A writer's mark says
+//! whether it is still in. A reader leaves none, but it sees such a mark, and one that changes.
+//!
 //! It cannot see what happens between the grant and the write, or between the last read and the
 //! release: there a section does nothing.
 //!
@@ -57,7 +60,7 @@ impl fmt::Display for Seen {
 /// Where sections leave their marks.
 #[derive(Debug)]
 pub(crate) enum Witness {
-    Alone(AtomicU64),
+    Alone([AtomicU64; PLACES]),
     Shared(Shared),
 }
 
@@ -65,33 +68,71 @@ impl Witness {
     /// For the sections of this process, if there is no file.
     pub(crate) fn open(path: Option<&Path>) -> io::Result<Witness> {
         match path {
-            None => Ok(Witness::Alone(AtomicU64::new(0))),
+            None => Ok(Witness::Alone(Default::default())),
             Some(path) => Shared::open(path).map(Witness::Shared),
         }
     }
 
-    /// A critical section with this token, in which `work` is done.
+    /// The section of one that is alone, with this token, in which `work` is done.
     pub(crate) fn section(&self, token: u64, seen: &mut Seen, work: impl FnOnce()) {
-        let last = match self {
-            Witness::Alone(mark) => mark.swap(token, Ordering::SeqCst),
-            Witness::Shared(file) => {
-                let last = file.read(MARK);
-                file.write(MARK, token);
-                last
-            }
+        self.enter(Mark::Alone, token, seen, work);
+    }
+
+    /// A critical section with this mark and token, in which `work` is done.
+    pub(crate) fn enter(&self, mark: Mark, token: u64, seen: &mut Seen, work: impl FnOnce()) {
+        let place = match mark {
+            Mark::Slot(slot) => u64::from(slot),
+            Mark::Alone | Mark::Reader | Mark::Writer => MARK,
         };
+        let last = self.load(place);
+        let inside = 2 * token + 1;
+        if mark != Mark::Reader {
+            self.store(place, inside);
+        }
         work();
-        let mark = match self {
-            Witness::Alone(mark) => mark.load(Ordering::SeqCst),
-            Witness::Shared(file) => file.read(MARK),
-        };
-        seen.disorder += u64::from(last >= token);
-        seen.overlaps += u64::from(mark != token);
+        let left = self.load(place);
+        seen.disorder += u64::from(last / 2 >= token);
+        seen.overlaps += u64::from(match mark {
+            Mark::Reader => last % 2 == 1 || left != last,
+            Mark::Alone | Mark::Slot(_) | Mark::Writer => left != inside,
+        });
+        if mark == Mark::Writer && left == inside {
+            self.store(place, inside - 1);
+        }
+    }
+
+    fn load(&self, place: u64) -> u64 {
+        match self {
+            Witness::Alone(numbers) => numbers[place as usize].load(Ordering::SeqCst),
+            Witness::Shared(file) => file.read(place),
+        }
+    }
+
+    fn store(&self, place: u64, number: u64) {
+        match self {
+            Witness::Alone(numbers) => numbers[place as usize].store(number, Ordering::SeqCst),
+            Witness::Shared(file) => file.write(place, number),
+        }
     }
 }
 
-/// The place of the mark.
+/// Whom a section must not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Anybody.
+    Alone,
+    /// Others of this slot.
+    Slot(u32),
+    /// Writers.
+    Reader,
+    /// Readers and other writers.
+    Writer,
+}
+
+/// The place of the mark where there is one: twice the token, and one more while the section lasts.
 const MARK: u64 = 0;
+/// How many places one process alone has.
+const PLACES: usize = 8;
 
 /// A file of numbers that processes share; place 0 is for the marks of sections.
 #[derive(Debug)]

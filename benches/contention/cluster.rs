@@ -15,7 +15,8 @@ use crate::common::crowd::{Account, Crowd, Plan, client};
 use crate::common::member::Slice;
 use crate::common::raw::{Raw, Shape};
 use crate::common::report::Row;
-use crate::common::way::Way;
+use crate::common::way::{Held, Way};
+use crate::common::witness::Mark;
 use crate::one_name::{GLANCE, OTHERS, SLICES, rate_of, work_alone};
 
 const MASTERS: usize = 3;
@@ -74,7 +75,8 @@ impl Stage<'_> {
         let client = client.expect("the cluster takes a client");
         let name = cluster.name_at(0, "what raw sends ");
         let lock = Way::Queue.lock(&client, &name).expect("a valid name");
-        let shape = Shape::of(&cluster.nodes()[0], &name, || lock.lock(), || lock.holder());
+        let node = &cluster.nodes()[0];
+        let shape = Shape::of(node, &name, || lock.lock(), Held::release, || lock.holder());
         Stage { cluster, urls, client, shape }
     }
 
@@ -111,7 +113,7 @@ impl Stage<'_> {
             Plan { url, name: name.clone(), way, processes, threads, hold, file, watched: false };
         let mut crowd = Crowd::start(&plan).expect("processes are started");
         let mut raw = self.raw(0, "raw ");
-        let work = work_alone((processes > 1).then(|| bench.file()), hold);
+        let work = work_alone((processes > 1).then(|| bench.file()), Mark::Alone, hold);
         crowd.slice(GLANCE);
         crowd.forget();
         rate_of(GLANCE, || _ = raw.with(&work));

@@ -13,7 +13,7 @@ use crate::common::monitor::Monitor;
 use crate::common::raw::{Plain, Raw, Shape};
 use crate::common::report::Row;
 use crate::common::way::Way;
-use crate::common::witness::{Seen, Witness};
+use crate::common::witness::{Mark, Seen, Witness};
 
 /// Processes × threads.
 const SHAPES: [(usize, usize); 11] =
@@ -65,7 +65,7 @@ pub(crate) fn rows(bench: &mut Bench) {
 }
 
 /// A crowd, and raw and plain locks beside it.
-struct Contest {
+pub(crate) struct Contest {
     way: Way,
     processes: usize,
     threads: usize,
@@ -86,7 +86,7 @@ struct Contest {
 }
 
 impl Contest {
-    fn run(
+    pub(crate) fn run(
         bench: &mut Bench,
         way: Way,
         processes: usize,
@@ -103,7 +103,11 @@ impl Contest {
         let mut raw = Raw::new(&url, shape, "raw");
         let mut plain = Plain::new(&url, shape, "plain");
         let file = (processes > 1).then(|| bench.file());
-        let work = work_alone(file, hold);
+        let mark = match way {
+            Way::Reads | Way::MostlyReads => Mark::Reader,
+            _ => Mark::Alone,
+        };
+        let work = work_alone(file, mark, hold);
         crowd.slice(GLANCE);
         crowd.forget();
         rate_of(GLANCE, || _ = raw.with(&work));
@@ -149,7 +153,7 @@ impl Contest {
         }
     }
 
-    fn tell(&self, bench: &mut Bench, label: &str) {
+    pub(crate) fn tell(&self, bench: &mut Bench, label: &str) {
         let Account { shares, all: measured, waits, operations, seen, lost, processor, .. } =
             &self.account;
         let ratio = ratio(&self.rate, &self.raw);
@@ -220,13 +224,13 @@ impl Contest {
 }
 
 /// What raw and plain locks do while they are held: the same as the crowd.
-pub(crate) fn work_alone(file: Option<PathBuf>, hold: Duration) -> impl Fn() {
+pub(crate) fn work_alone(file: Option<PathBuf>, mark: Mark, hold: Duration) -> impl Fn() {
     let witness = Witness::open(file.as_deref()).expect("a file to share");
     let token = std::cell::Cell::new(0);
     move || {
         token.set(token.get() + 1);
         let mut seen = Seen::default();
-        witness.section(token.get(), &mut seen, || {
+        witness.enter(mark, token.get(), &mut seen, || {
             if !hold.is_zero() {
                 std::thread::sleep(hold);
             }

@@ -10,19 +10,19 @@
 //! | acquirer | The one thread of a slot that asks Redis for the lock. | `slot::acquirer::Acquirer`, `acquire::AcquireLoop` |
 //! | waiter | A thread that waits at a slot to be admitted. | `slot::waiter::Waiter` |
 //! | admission | What a slot tells a thread: acquire, take an attempt over, hold, or give up. | `slot::Admission` |
-//! | wait limit | How long a caller waits: for one attempt, or until a moment. | `slot::WaitLimit` |
+//! | share | How much of a lock a call asks for: all of it, some permits, or to read or to write. | `base::share::Share` |
 //! | lease | What Redis granted to an attempt, and until when. | `lease::HeldLease` |
 //! | holding | A lease together with its slot, as a guard has it. | `holding::Holding` |
 //! | validity | The time in which a holder may rely on its lease; it ends before Redis ends the lease. | `lease::validity` |
 //! | settled | After this moment no unanswered request of an attempt can still run in Redis. | `Attempt::settled` |
 //! | hand-over | The release script makes the next attempt in the queue the owner. | `protocol` |
-//! | claim window | The lease that a hand-over writes for an owner that has not shown itself yet. | `Context::claim_window` |
 //! | heartbeat | The request by which an attempt in the queue shows that its process lives. | `protocol::AcquireMode::Heartbeat` |
 //! | linger | After an unlock the process keeps the lease for a while, and the next thread takes it without Redis. | `slot::holder::HoldState` |
-//! | yield | After a release that other clients received, a process pauses before it asks again. | `slot::fairness::Fairness` |
+//! | entry | What Redis keeps of a reader's attempt. Threads of one process share it, each with a hold of its own. | `slot::share` |
+//! | door | The entry by which threads of a process come in to read without a command, and until when. | `slot::door::Door` |
+//! | change | A request, with a number, by which a hold of a read-write lock becomes more or less. | `lease::change::Changes` |
+//! | upgrader | A thread that holds a read-write lock and waits to become its writer. | `slot::acquirer::Upgrader` |
 //! | ownership | What Redis says about an owner's claim: owned, gone, or taken by another. | `protocol::Ownership` |
-//! | pending release | An owner's value that the worker removes from Redis in the background. | `worker::PendingRelease` |
-//! | loss | The end of a lease before its release. | `Loss` |
 //! | worker, listener | The two threads of a client: one renews leases, one receives messages. | `worker::Worker`, `listener::WakeListener` |
 //!
 //! # Modules
@@ -52,8 +52,8 @@
 //! | `transaction` | commands that apply only while a holder has its locks |
 //! | `change` | the downgrade of a read-write lock |
 //! | `durability` | waiting until replicas or disks have a new lease |
-//! | `acquire` | how the acquirer gets the lease from Redis |
 //! | `blocked_call` | who was in the way when a thread went without a lock |
+//! | `acquire` | how the acquirer gets the lease from Redis |
 //! | `upgrade` | how an upgradable reader becomes the writer |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | the end of all of it |

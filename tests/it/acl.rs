@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::{SOON, ask, ms, open, renewed, until};
 use leasehold::{
     LockClient, LockClientBuilder, LockOptions, Mutex, QuorumClient, ReentrantLock, Release,
-    Result, Wait,
+    Result, UpgradableReadGuard, Wait, WriteGuard,
 };
 use leasehold_support::{Cluster, Group, Server};
 
@@ -356,6 +356,16 @@ fn live_permits(stage: &Stage<'_>, options: LockOptions) -> Result<()> {
     ask::<()>(server, &["SCRIPT", "FLUSH"]);
     let gpus = || stage.client().semaphore_with(stage.name, 2, options);
     let (one, other) = (gpus()?, gpus()?);
+    // Behind the one that asks, permits are passed on inside the process.
+    let all = one.acquire_many(2)?;
+    thread::scope(|scope| -> Result<()> {
+        let wait = || one.acquire_many(2)?.release();
+        let waits = [0; 4].map(|_| scope.spawn(wait));
+        let fails = || waits.iter().any(|it| it.is_finished());
+        until("they wait", || all.waiters() > 3 || fails());
+        all.release()?;
+        waits.into_iter().try_for_each(|it| it.join().expect("no panic"))
+    })?;
     let (first, second) = (one.acquire()?, one.acquire()?);
     let second = thread::scope(|scope| -> Result<_> {
         let next = scope.spawn(|| one.acquire());
@@ -401,7 +411,7 @@ fn live_permits(stage: &Stage<'_>, options: LockOptions) -> Result<()> {
 
 #[test]
 fn permissions_of_a_semaphore_are_exact() {
-    is_exact("Semaphore", &["+publish", "+pubsub|numsub"], |stage| {
+    is_exact("Semaphore", &["+publish", "+pubsub|numsub", "+get"], |stage| {
         live_permits(stage, short())?;
         // A process that was killed while it waited, and another whose time is over.
         let gpus = stage.client().semaphore_with(stage.name, 2, short())?;
@@ -420,6 +430,80 @@ fn permissions_of_a_semaphore_are_exact() {
 fn permissions_of_a_spinning_semaphore_are_exact() {
     is_exact("Semaphore, Wait::spin()", &["&leasehold:*", "+publish"], |stage| {
         live_permits(stage, short().wait(Wait::spin()))
+    });
+}
+
+/// Everything that can be done with a read-write lock.
+fn live_reads_and_writes(stage: &Stage<'_>, spins: bool) -> Result<()> {
+    let options = if spins { short().wait(Wait::spin()) } else { short() };
+    // Or it would not show that a script has to be sent whole.
+    ask::<()>(stage.servers[0], &["SCRIPT", "FLUSH"]);
+    let lock = || stage.client().rw_lock_with(stage.name, options);
+    let (one, other) = (lock()?, lock()?);
+    let (held, beside) = (one.upgradable_read()?, other.read()?);
+    held.check()?;
+    held.extend(ms(3_200))?;
+    held.confirm()?;
+    beside.release()?;
+    let writer = UpgradableReadGuard::upgrade(held)?;
+    assert!(other.try_read()?.is_none() && other.is_locked()?);
+    let reader = thread::scope(|scope| -> Result<_> {
+        let next = scope.spawn(|| other.read()?.release());
+        // One that spins is seen by nobody.
+        until("it waits", || spins || writer.waiters() > 0 || next.is_finished());
+        thread::sleep(ms(1_400));
+        let reader = WriteGuard::downgrade(writer)?;
+        next.join().expect("no panic")?;
+        Ok(reader)
+    })?;
+    let holders = other.holders()?;
+    assert!(other.force_release(&holders[0])?);
+    other.write()?.release()?;
+    // What it has lost it does not give back.
+    match reader.release() {
+        Err(error) if error.is_lost() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// An upgrade that waits, asks again, and is given up.
+fn live_upgrade(stage: &Stage<'_>, options: LockOptions) -> Result<()> {
+    let lock = || stage.client().rw_lock_with(stage.name, options);
+    let (held, beside) = (lock()?.upgradable_read()?, lock()?.read()?);
+    let held = UpgradableReadGuard::try_upgrade_for(held, ms(1_400))?.expect_err("a reader is in");
+    beside.release()?;
+    held.release()
+}
+
+#[test]
+fn permissions_of_a_read_write_lock_are_exact() {
+    is_exact("RwLock", &["+publish", "+pubsub|numsub", "+get"], |stage| {
+        live_reads_and_writes(stage, false)?;
+        live_upgrade(stage, short())?;
+        // A process that was killed while it waited, and another whose time is over.
+        let held = stage.client().rw_lock_with(stage.name, short())?.write()?;
+        let beside = |end: &str| format!("{{shop:{}}}:{end}", stage.name);
+        for (number, death) in [("1", "9000000000000000"), ("2", "1")] {
+            let dead = format!("1q:00000000000000000000000000000000:{number}:3000:r:1:host:");
+            ask::<()>(stage.servers[0], &["ZADD", &beside("line"), number, &dead]);
+            ask::<()>(stage.servers[0], &["ZADD", &beside("signs"), death, &dead]);
+        }
+        held.release()
+    });
+}
+
+#[test]
+fn permissions_of_a_spinning_read_write_lock_are_exact() {
+    is_exact("RwLock, Wait::spin()", &["&leasehold:*", "+publish", "+get"], |stage| {
+        live_reads_and_writes(stage, true)
+    });
+}
+
+#[test]
+fn added_permission_of_an_upgrade_that_spins_is_exact() {
+    let title = "an upgrade that has to wait, with `Wait::spin()`";
+    is_exact_beside("RwLock, Wait::spin()", title, &[], |stage| {
+        live_upgrade(stage, short().wait(Wait::spin()))
     });
 }
 
@@ -615,7 +699,7 @@ fn added_permissions_of_a_transaction_are_exact() {
 
 #[test]
 fn added_permissions_of_a_permits_transaction_are_exact() {
-    is_exact_beside("Semaphore", "`permit.transaction`", &[], |stage| {
+    is_exact_beside("Semaphore", "`transaction` of a permit, a reader or a writer", &[], |stage| {
         let gpus = || stage.client().semaphore_with(stage.name, 2, short());
         let (here, other) = (gpus()?, gpus()?);
         let permit = here.acquire()?;
