@@ -50,11 +50,20 @@ impl Slot {
             // The end of a hold for itself.
             return;
         }
+        // Again, as a thread may have come in by one of them before that was lost, with a hold that nobody renews.
+        while self.lose_known_siblings(lease, cause) {}
+    }
+
+    /// Returns whether one of them was live.
+    fn lose_known_siblings(self: &Arc<Slot>, lease: &Arc<HeldLease>, cause: LossCause) -> bool {
+        let mut any = false;
         for sibling in self.siblings(lease) {
             if let Some(loss) = sibling.lose(cause, self.context.now()) {
+                any = true;
                 self.remove(&sibling);
                 self.report_loss(&sibling, loss);
             }
         }
+        any
     }
 }

@@ -427,7 +427,8 @@ impl SlotState {
         }
         self.note_hold(step);
         if lease.access() == Some(Access::Read) {
-            match acquirer.demand.wanted {
+            // Also by an upgrade of this process, which may not be heard of elsewhere yet.
+            match acquirer.demand.wanted || self.upgrader.is_some() {
                 true => self.door.shut(),
                 false => self.door.open(acquirer.number, lease.terms.sent),
             }

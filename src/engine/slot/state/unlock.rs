@@ -114,6 +114,10 @@ impl SlotState {
         if step.closing {
             return false;
         }
+        // An upgrade waits before all others (rule 37).
+        if self.upgrader.is_some() {
+            return false;
+        }
         let held = step.now.since(holder.granted_at);
         let options = &lease.terms.options;
         // Only waiters in the queue send messages, and only a client that listens receives them.

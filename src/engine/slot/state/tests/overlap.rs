@@ -1,7 +1,7 @@
 //! Where several may hold: a lease passes to the acquirer that waits, and its place in the queue to the next thread.
 
 use super::*;
-use crate::base::share::Share;
+use crate::base::share::{Access, Share};
 use crate::protocol::wake_message::GrantMessage;
 
 fn permits(count: u32) -> LockOptions {
@@ -175,6 +175,19 @@ fn lease_passes_to_the_queue_while_the_acquirer_asks() {
     assert!(look(&mut bench, true).is_none());
     assert_eq!(bench.unlock(), Unlocked::Releasing);
     bench.check();
+}
+
+#[test]
+fn no_reader_passes_an_upgrade_of_its_process() {
+    let mut bench = Bench::new(true);
+    bench.options.share = Share::Access(Access::Read);
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+    // It waits in Redis by the time that the reply to a reader before it comes.
+    assert!(bench.transition(|state, step| state.begin_upgrade(step)));
+    bench.grant();
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"), "the door is open");
+    assert_eq!(bench.enter(ALWAYS), None);
+    assert_eq!(bench.unlock(), Unlocked::Releasing, "passed on");
 }
 
 #[test]
