@@ -388,7 +388,7 @@ fn thread_that_asks_at_the_door_waits_no_longer_than_it_may() {
     let read = reader(&here);
     server.advance(SECOND * 2);
     let (link, (sender, outcome)) = (server.link(&client), unbounded());
-    link.lose_requests(100);
+    link.silence();
     let before = link.exchanges();
     spawn("asks", move || sender.send(here.try_read_for(SECOND / 10).map(|_| ())).unwrap())
         .unwrap();
@@ -399,5 +399,6 @@ fn thread_that_asks_at_the_door_waits_no_longer_than_it_may() {
     until(|| link.exchanges() > before + 1);
     server.advance(grace);
     assert!(outcome.recv_timeout(SECOND * 20).unwrap().is_err());
+    link.restore();
     assert!(read.is_valid());
 }
