@@ -168,10 +168,22 @@ fn forget(hold: &Rc<ThreadHold>) {
         let mut holds = holds.0.borrow_mut();
         // The place may belong to a later hold of the same lock by now. What is removed is dropped once
         // the borrow is over, as in `adopt`.
-        if holds.get(&place).is_some_and(|found| Rc::ptr_eq(found, hold)) {
-            return holds.remove(&place);
+        if !holds.get(&place).is_some_and(|found| Rc::ptr_eq(found, hold)) {
+            return None;
         }
-        None
+        let removed = holds.remove(&place);
+        // From now on the thread reenters another hold of the same lock, if it has one. Only where several may
+        // hold, as this looks at all holds of the thread.
+        let slot = &hold.holding.slot;
+        let other = |other: &&Rc<ThreadHold>| Arc::ptr_eq(&other.holding.slot, slot);
+        if slot.target().kind().overlaps()
+            && !holds.contains_key(&place_of(slot))
+            && let Some(other) = holds.values().find(other).map(Rc::clone)
+        {
+            holds.remove(&other.place.replace(place_of(slot)));
+            holds.insert(place_of(slot), other);
+        }
+        removed
     });
 }
 

@@ -466,3 +466,17 @@ fn writer_gets_in_after_a_killed_reader() {
     let took = (granted - killed).min(killed.spent());
     assert!(took < left + HEARTBEAT + SLACK, "{took:?}, {left:?} were left");
 }
+
+#[test]
+fn read_that_came_as_an_owned_lease_is_known_when_the_other_ends() {
+    let server = Server::start().unwrap();
+    let lock = open(&server).rw_lock(NAME).unwrap();
+    let first = lock.read().unwrap();
+    let there = lock.clone();
+    let read = thread::spawn(move || there.read().unwrap().into_owned().unwrap());
+    let second = read.join().unwrap().into_guard();
+    drop(first);
+    assert!(lock.try_write().unwrap_err().is_config(), "it would wait for itself");
+    drop(second);
+    assert!(lock.try_write().unwrap().is_some());
+}

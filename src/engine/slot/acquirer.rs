@@ -144,8 +144,10 @@ impl Acquirer {
 }
 
 /// What ends the pause of a thread that holds the lock and waits to become the writer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Upgrader {
+    /// Tells it from an earlier one, whose hold was lost and whose thread has not noticed yet.
+    pub(super) number: u64,
     pub(super) retry_now: bool,
     pub(super) cancelled: bool,
 }

@@ -7,13 +7,17 @@ use crate::engine::slot::acquirer::Upgrader;
 use crate::engine::slot::{Paused, Slot};
 
 /// An upgrade that waits in its slot, until this is dropped.
-pub(crate) struct WaitingUpgrade<'a>(&'a Arc<Slot>);
+pub(crate) struct WaitingUpgrade<'a> {
+    slot: &'a Arc<Slot>,
+    number: u64,
+}
 
 impl Slot {
     /// A thread that holds the lock waits to become the writer. `None` if the client is closing.
     pub(crate) fn begin_upgrade(self: &Arc<Slot>) -> Option<WaitingUpgrade<'_>> {
+        let number = self.context.protocol.identity().next_attempt();
         let (begins, lingering) = self.transition(|state, step| {
-            let begins = state.begin_upgrade(step);
+            let begins = state.begin_upgrade(number, step);
             let lingering: Vec<_> =
                 std::iter::from_fn(|| state.end_linger(|_| begins, step)).collect();
             (begins, lingering)
@@ -22,7 +26,7 @@ impl Slot {
         for lease in lingering {
             self.ended_linger(lease).release_now(self.context.exchange_deadline());
         }
-        begins.then_some(WaitingUpgrade(self))
+        begins.then_some(WaitingUpgrade { slot: self, number })
     }
 
     /// The upgrade pauses until a message makes it ask, it is cancelled, or the time is over.
@@ -47,6 +51,6 @@ impl Slot {
 
 impl Drop for WaitingUpgrade<'_> {
     fn drop(&mut self) {
-        self.0.transition(|state, _| state.upgrader = None);
+        self.slot.transition(|state, _| state.end_upgrade(self.number));
     }
 }

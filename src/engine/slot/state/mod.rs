@@ -487,12 +487,19 @@ impl SlotState {
 
     /// A thread that holds the lock waits to become the writer, unless the client is closing. Returns whether it
     /// does.
-    pub(super) fn begin_upgrade(&mut self, step: &Step) -> bool {
+    pub(super) fn begin_upgrade(&mut self, number: u64, step: &Step) -> bool {
         if !step.closing {
-            self.upgrader = Some(Box::default());
+            self.upgrader = Some(Box::new(Upgrader { number, retry_now: false, cancelled: false }));
             self.door.shut();
         }
         !step.closing
+    }
+
+    /// The upgrade of this number waits no more.
+    pub(super) fn end_upgrade(&mut self, number: u64) {
+        if self.upgrader.as_ref().is_some_and(|upgrader| upgrader.number == number) {
+            self.upgrader = None;
+        }
     }
 
     /// The first thread in the queue acquires, if nothing is in its way.

@@ -183,7 +183,7 @@ fn no_reader_passes_an_upgrade_of_its_process() {
     bench.options.share = Share::Access(Access::Read);
     assert_eq!(bench.enter(ALWAYS), Some("acquire"));
     // It waits in Redis by the time that the reply to a reader before it comes.
-    assert!(bench.transition(|state, step| state.begin_upgrade(step)));
+    assert!(bench.transition(|state, step| state.begin_upgrade(1, step)));
     bench.grant();
     assert_eq!(bench.enter(ALWAYS), Some("acquire"), "the door is open");
     assert_eq!(bench.enter(ALWAYS), None);
@@ -276,4 +276,15 @@ fn smaller_single_attempt_gets_its_own_request() {
     assert!(!bench.stop() && bench.acquires, "the one for two asks by itself");
     bench.grant();
     bench.check();
+}
+
+#[test]
+fn end_of_a_lost_upgrade_leaves_the_next_one_waiting() {
+    let mut bench = holder_and_acquirer();
+    assert!(bench.transition(|state, step| state.begin_upgrade(1, step)));
+    assert!(bench.transition(|state, step| state.begin_upgrade(2, step)));
+    bench.transition(|state, _| state.end_upgrade(1));
+    assert!(bench.state.upgrader.is_some());
+    bench.transition(|state, _| state.end_upgrade(2));
+    assert!(bench.state.upgrader.is_none());
 }
