@@ -9,7 +9,8 @@
 //! | `cluster` | three masters with replicas, each with a part of the names |
 //! | `quorum` | five servers, a majority of which decides |
 //!
-//! `client` has what clients of all kinds have in common, and `scene` what tests do there.
+//! `client` has what clients of all kinds have in common, `scene` what tests do there, and `suite` the list of
+//! tests of a kind that a quorum does not have.
 
 mod client;
 mod cluster;
@@ -17,6 +18,7 @@ mod quorum;
 pub mod scene;
 mod sentinel;
 mod server;
+mod suite;
 mod tls;
 mod unix_socket;
 

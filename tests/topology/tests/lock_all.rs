@@ -5,34 +5,7 @@ use std::thread;
 
 use leasehold::{LockClientBuilder, LossCause, MultiGuard, Mutex, Part};
 use leasehold_topology_test::scene::{ClientOf, Scene, until};
-use leasehold_topology_test::{Cluster, Topology};
-
-macro_rules! suite {
-    ($($test:ident)*) => {
-        suite! { @each
-            server OneServer, unix_socket UnixSocket, tls Tls, sentinel Sentinel, cluster Cluster;
-            { $($test)* }
-        }
-    };
-    (@each $($module:ident $topology:ident),*; $tests:tt) => {
-        $(suite! { @topology $module $topology $tests })*
-    };
-    (@topology $module:ident $topology:ident { $($test:ident)* }) => {
-        mod $module {
-            use std::sync::LazyLock;
-
-            use leasehold_topology_test::scene::Scene;
-            use leasehold_topology_test::{$topology, Topology};
-
-            static SHARED: LazyLock<$topology> = LazyLock::new($topology::start);
-
-            $(#[test]
-            fn $test() {
-                crate::$test(&Scene::new(&*SHARED, stringify!($test)));
-            })*
-        }
-    };
-}
+use leasehold_topology_test::{Cluster, Topology, suite};
 
 suite! {
     all_are_taken_or_none

@@ -6,35 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use leasehold::{LockClientBuilder, LockOptions, LossCause, Permit, Semaphore};
-use leasehold_topology_test::Topology;
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, until};
-
-macro_rules! suite {
-    ($($test:ident)*) => {
-        suite! { @each
-            server OneServer, unix_socket UnixSocket, tls Tls, sentinel Sentinel, cluster Cluster;
-            { $($test)* }
-        }
-    };
-    (@each $($module:ident $topology:ident),*; $tests:tt) => {
-        $(suite! { @topology $module $topology $tests })*
-    };
-    (@topology $module:ident $topology:ident { $($test:ident)* }) => {
-        mod $module {
-            use std::sync::LazyLock;
-
-            use leasehold_topology_test::scene::Scene;
-            use leasehold_topology_test::{$topology, Topology};
-
-            static SHARED: LazyLock<$topology> = LazyLock::new($topology::start);
-
-            $(#[test]
-            fn $test() {
-                crate::$test(&Scene::new(&*SHARED, stringify!($test)));
-            })*
-        }
-    };
-}
+use leasehold_topology_test::{Topology, suite};
 
 suite! {
     permits_are_as_many_as_the_limit_and_have_slots
