@@ -1,0 +1,12 @@
+//! The exit statuses that scripts rely on. Their table is in `docs/command.md`.
+
+/// The arguments are wrong.
+pub(crate) const USAGE: u8 = 64;
+/// Redis cannot be reached.
+pub(crate) const UNREACHABLE: u8 = 69;
+/// Nothing of the others.
+pub(crate) const INTERNAL: u8 = 70;
+/// It is not known whether the lock was taken; a second try is safe.
+pub(crate) const UNKNOWN_OUTCOME: u8 = 75;
+/// The server refused the user, the password or a command.
+pub(crate) const DENIED: u8 = 77;
