@@ -113,8 +113,9 @@ pub use client::{
     QuorumClientBuilder,
 };
 pub use kind::{
-    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReadGuard,
-    ReentrantLock, RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
+    Begun, Guard, LastRun, LeaseWatch, Missed, MultiGuard, Mutex, Once, OwnedLease, Part,
+    PartGuard, Period, Permit, ReadGuard, ReentrantLock, Run, RunEnd, RunOutcome, RunResult,
+    RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
 };
 pub use redis;
 
