@@ -9,6 +9,7 @@ use crate::base::error::Result;
 use crate::base::inspection::Holder;
 use crate::base::sync::{panicking, sleep};
 use crate::base::time::Moment;
+use crate::engine::durability;
 use crate::kind::once::period::micros;
 use crate::kind::once::record::{self, End, Mark};
 use crate::kind::{Guard, Handle};
@@ -190,6 +191,9 @@ impl Run {
     ///
     /// - [`is_lost`](crate::Error::is_lost) if the lock was lost. Nothing is recorded, and another may run the job for the
     ///   same period: what this run did may have collided with that.
+    /// - [`is_not_replicated`](crate::Error::is_not_replicated) and [`is_not_fsynced`](crate::Error::is_not_fsynced) if the
+    ///   options ask for replicas or disks and too few had the record in time. The period is done, unless a fail-over or a
+    ///   restart loses that.
     /// - Any other error if the success could not be recorded. [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if
     ///   it may have been.
     ///
@@ -207,9 +211,14 @@ impl Run {
             // is this run's. Without the record, a job of hours would be done once more for a short outage.
             match self.write(&end) {
                 Err(error) if error.is_transient() && self.guard.is_valid() => sleep(PAUSE),
-                outcome => return outcome,
+                outcome => break outcome?,
             }
         }
+        durability::confirm_written(self.guard.holding()).map_err(|error| {
+            error.with_consequence(
+                "the success is recorded, and a fail-over or a restart may lose it",
+            )
+        })
     }
 
     /// Records that the job failed, and why: up to 512 bytes of the reason, for people to read. Its period is not done. Then
