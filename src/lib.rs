@@ -92,6 +92,7 @@ mod engine;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod kind;
+pub mod observe;
 mod protocol;
 #[cfg(any(test, feature = "testing"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -116,6 +117,7 @@ pub use kind::{
     Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReadGuard,
     ReentrantLock, RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
 };
+pub use observe::Observer;
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.
