@@ -97,7 +97,7 @@ pub enum How {
 
 impl How {
     /// All of them.
-    #[cfg(feature = "metrics")]
+    #[cfg(any(test, feature = "metrics"))]
     pub(super) const ALL: [How; 7] = [
         How::Free,
         How::Queued,

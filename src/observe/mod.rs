@@ -54,16 +54,16 @@
 //! and goes no further. An observer must not own the client, which would then never end.
 
 mod event;
-#[cfg(feature = "metrics")]
+#[cfg(any(test, feature = "metrics"))]
 mod metrics;
 pub(crate) mod observers;
-#[cfg(feature = "tracing")]
+#[cfg(any(test, feature = "tracing"))]
 mod tracing;
 
-#[cfg(feature = "metrics")]
+#[cfg(any(test, feature = "metrics"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use self::metrics::MetricsObserver;
-#[cfg(feature = "tracing")]
+#[cfg(any(test, feature = "tracing"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
 pub use self::tracing::TracingObserver;
 pub use event::{

@@ -91,6 +91,13 @@ impl TracingObserver {
     }
 }
 
+/// Adds a field to a span, if there is a value for it.
+fn note(span: &Span, field: &str, value: Option<impl fmt::Display>) {
+    if let Some(value) = value {
+        span.record(field, display(value));
+    }
+}
+
 fn shown(access: Option<Access>) -> Option<impl ::tracing::Value> {
     access.map(display)
 }
@@ -116,7 +123,7 @@ impl Observer for TracingObserver {
         if let Some(span) = &wait {
             span.record("how", event.how.text());
             span.record("waited", display(ShownSpan(event.waited)));
-            span.record("blocker", event.blocker.map(display));
+            note(span, "blocker", event.blocker);
         }
         if event.how.begins_hold() {
             let span = debug_span!(
@@ -136,15 +143,15 @@ impl Observer for TracingObserver {
     fn not_acquired(&self, event: &NotAcquired<'_>) {
         if let Some(span) = self.waits.end(event.call) {
             span.record("waited", display(ShownSpan(event.waited)));
-            span.record("blocker", event.blocker.map(display));
-            span.record("error", event.error.map(display));
+            note(&span, "blocker", event.blocker);
+            note(&span, "error", event.error);
         }
     }
 
     fn released(&self, event: &Released<'_>) {
         if let Some(span) = self.holds.end(event.hold) {
             span.record("held", display(ShownSpan(event.held)));
-            span.record("error", event.error.map(display));
+            note(&span, "error", event.error);
         }
     }
 

@@ -9,6 +9,7 @@
 //! | `shared_channel` | two locks whose releases are published on one channel |
 //! | `shutdown` | a shutdown that comes during a release |
 //! | `close` | a client that is closed with a grace |
+//! | `observe` | what observers are told, and what they may do |
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `lock_all` | several locks at once |
 //! | `locks` | what is announced and listed |
@@ -21,6 +22,7 @@ mod keep;
 mod lock_all;
 mod locks;
 mod model;
+mod observe;
 mod renewal;
 mod rw_lock;
 #[cfg(leasehold_shuttle)]
