@@ -64,6 +64,7 @@
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
+//! | [`Observer`], [`observe`] | what a client tells of its locks while it works, for metrics and traces |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
@@ -82,6 +83,8 @@
 //! | feature | what it brings |
 //! | --- | --- |
 //! | `tls` | `rediss://` URLs, by rustls |
+//! | `metrics` | `observe::MetricsObserver`: [metrics](guide::operations#metrics) over the facade of the crate `metrics` |
+//! | `tracing` | `observe::TracingObserver`: a span for each wait and each hold, and an event for each loss |
 //! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts; it needs a C compiler |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -44,11 +44,11 @@ impl Process {
         self.child.stdin.as_mut().expect("it is piped").write_all(b"\n").expect("it reads");
     }
 
-    /// Its lines up to one with this word.
-    fn await_line(&mut self, word: &str) {
-        while !self.lines.last().is_some_and(|line| line.contains(word)) {
+    /// Its lines up to one with these words.
+    fn await_line(&mut self, words: [&str; 2]) {
+        while !self.lines.last().is_some_and(|line| words.iter().all(|it| line.contains(it))) {
             let line = self.stdout.recv_timeout(SOON);
-            self.lines.push(line.unwrap_or_else(|_| panic!("no {word} in {:#?}", self.lines)));
+            self.lines.push(line.unwrap_or_else(|_| panic!("no {words:?} in {:#?}", self.lines)));
         }
     }
 
@@ -98,7 +98,7 @@ fn wait_over_two_processes_is_traced_with_its_blocker() {
     waiter.await_hold();
     cmd("DEL").arg("orders:42").query::<()>(&mut server.connection()).expect("it is deleted");
     waiter.go_on();
-    waiter.await_line("WARN");
+    waiter.await_line(["lock_hold{", "close"]);
     waiter.go_on();
     let (billing, shop) = (holder.end(), waiter.end());
     billing.iter().for_each(|line| println!("billing: {line}"));

@@ -32,6 +32,7 @@ mod locks;
 mod loss;
 mod mutex;
 mod notify;
+mod observe;
 mod panic;
 mod pool;
 mod queue;
