@@ -274,6 +274,7 @@ impl<'a> AcquireLoop<'a> {
         long_wait: &'a mut LongWait,
         attempt: Attempt,
     ) -> AcquireLoop<'a> {
+        long_wait.ask_redis();
         AcquireLoop {
             slot,
             context: slot.context(),

@@ -73,6 +73,13 @@ impl LongWait {
         }
     }
 
+    /// The thread asks Redis. It may have had a lease of its process before, and given that back.
+    pub(crate) fn ask_redis(&mut self) {
+        if self.how != How::Queued {
+            self.how = How::Free;
+        }
+    }
+
     /// The thread gets a lease that its process has already.
     pub(crate) fn got_lease(&mut self, lease: &HeldLease) {
         self.how = match (lease.access(), self.how) {

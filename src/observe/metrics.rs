@@ -60,11 +60,14 @@ const RECONNECTS: &str = "leasehold_reconnects_total";
 /// # }
 /// ```
 pub struct MetricsObserver {
-    class: Box<dyn Fn(&[u8]) -> Cow<'static, str> + Send + Sync>,
+    class: ClassOf,
     series: Mutex<HashMap<Cow<'static, str>, OfKinds>>,
     blockers: Mutex<HashSet<String>>,
     exchange: OnceLock<Histogram>,
 }
+
+/// The class of a name.
+type ClassOf = Box<dyn Fn(&[u8]) -> Cow<'static, str> + Send + Sync>;
 
 /// The series of one class, for each kind of lock that is in use.
 type OfKinds = Vec<(&'static str, Arc<Series>)>;

@@ -24,7 +24,7 @@ impl Counts {
         self.events.each_ref().map(|count| count.load(Ordering::SeqCst))
     }
 
-    fn reconnected(&self) -> Vec<String> {
+    fn servers(&self) -> Vec<String> {
         self.reconnected.lock().unwrap().clone()
     }
 }
@@ -63,9 +63,9 @@ fn connection_after_a_restart_is_told_once() {
     assert_eq!(counts.events(), [1, 1, 1, 2]);
     server.restart();
     lock.lock().unwrap().release().unwrap();
-    until("it is told", || !counts.reconnected().is_empty());
+    until("it is told", || !counts.servers().is_empty());
     lock.lock().unwrap().release().unwrap();
-    assert_eq!(counts.reconnected(), [server.addr().to_string()]);
+    assert_eq!(counts.servers(), [server.addr().to_string()]);
 }
 
 #[test]
@@ -76,5 +76,5 @@ fn round_of_a_quorum_is_one_exchange() {
     let client = builder.observer(Arc::clone(&counts)).build().unwrap();
     client.mutex("a").unwrap().lock().unwrap().release().unwrap();
     assert_eq!(counts.events(), [1, 1, 1, 2]);
-    assert!(counts.reconnected().is_empty());
+    assert!(counts.servers().is_empty());
 }

@@ -21,6 +21,7 @@ use crate::testing::Server;
 /// What was recorded, by name and labels: the sum, and of a histogram how often.
 type Values = Arc<Mutex<BTreeMap<String, f64>>>;
 
+#[derive(Debug)]
 struct Registry(Values);
 
 /// One metric.
@@ -94,7 +95,7 @@ fn metrics_count_what_locks_do_and_gauges_return_to_zero() {
     // For the whole process, as a program installs one: losses are told on threads of their own. No other test
     // here has metrics.
     let values = Values::default();
-    ::metrics::set_global_recorder(Registry(Arc::clone(&values))).ok().expect("there is no other");
+    ::metrics::set_global_recorder(Registry(Arc::clone(&values))).expect("there is no other");
     let server = Server::standing_still();
     let settings =
         LockClient::builder("redis://memory").observer(MetricsObserver::new().class(class));
