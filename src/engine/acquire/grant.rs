@@ -106,11 +106,11 @@ impl AcquireLoop<'_> {
 
     /// Reads the grant of a message. Returns `None` unless it is certainly valid (rule 10).
     pub(super) fn read_grant(&mut self, message: ReceivedGrant) -> Option<Granted> {
+        self.long_wait.how = How::Queued;
         // The last reply may have found another holder. This grant may be later than that reply, so
         // the wait must not end as *busy* because of it. Until another reply comes, the attempt may
         // own the lock.
         self.busy_at = None;
-        self.long_wait.how = How::Queued;
         if let Some(attempt) = &mut self.attempt {
             attempt.unknown = true;
         }
