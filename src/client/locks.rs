@@ -50,7 +50,8 @@ impl LockClient {
     /// ```
     pub fn locks(&self, pattern: impl AsRef<[u8]>) -> Result<Locks> {
         let engine = self.engine();
-        let entries = engine.protocol.announced(engine.exchange_deadline()).map_err(Error::from)?;
+        let entries =
+            engine.exchange(|it| it.announced(engine.exchange_deadline())).map_err(Error::from)?;
         let mut locks = Locks {
             client: self.clone(),
             pattern: Glob::new(self.name_prefix(), pattern.as_ref()),
@@ -131,7 +132,8 @@ impl Locks {
         let batch = self.candidates.split_off(self.candidates.len().saturating_sub(BATCH));
         let targets: Vec<_> = batch.iter().map(|candidate| Arc::clone(&candidate.target)).collect();
         let engine = self.client.engine();
-        let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
+        let inspections =
+            engine.exchange(|it| it.inspect_all(&targets, engine.exchange_deadline()));
         for (candidate, inspection) in batch.iter().zip(inspections) {
             let listed = self.listed(candidate, inspection);
             self.inspected.extend(listed);
@@ -169,8 +171,9 @@ impl Locks {
         let Some(position) = &mut self.scan else { return false };
         let kind: &'static dyn LockKind = if position.hashes { &ReentrantKind } else { &MutexKind };
         let engine = self.client.engine();
-        let found =
-            engine.protocol.scan(position, &self.pattern, engine.exchange_deadline()).transpose();
+        let found = engine
+            .exchange(|it| it.scan(position, &self.pattern, engine.exchange_deadline()))
+            .transpose();
         match found {
             Some(Ok(keys)) => keys.iter().for_each(|key| self.add(kind, key, true)),
             Some(Err(failure)) => {

@@ -57,6 +57,6 @@ impl Holding {
     ) -> std::result::Result<ChangeReply, Failure> {
         let (owner, ttl) = (&self.lease.terms.owner, self.lease.terms.ttl());
         let request = ChangeRequest { owner, ttl, number, to, dies_after };
-        self.context().protocol.change(self.slot.target(), &request, deadline)
+        self.context().exchange(|it| it.change(self.slot.target(), &request, deadline))
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct HeldLease {
     upgraded: AtomicU64,
     /// The callbacks of this hold. Added to only under `phase`.
     hooks: LossHooks,
+    /// The number that observers know the hold by; 0 if they know of none, or of its end too.
+    number: AtomicU64,
 }
 
 impl HeldLease {
@@ -175,6 +177,7 @@ impl HeldLease {
             changes: Changes::new(terms.options.share.access()),
             upgraded: AtomicU64::new(0),
             hooks: LossHooks::default(),
+            number: AtomicU64::new(0),
             terms,
         })
     }
@@ -485,13 +488,39 @@ impl HeldLease {
     }
 
     /// Drops the callbacks of a hold that was released. The caller has nothing locked, and the slot is
-    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock.
-    pub(crate) fn forget_hooks(&self) {
-        // `if`, and not `match` or `if let`, which would keep the phase locked for their whole body.
+    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock. Returns
+    /// whether it was released.
+    pub(crate) fn forget_hooks(&self) -> bool {
+        // No `match` or `if let`, which would keep the phase locked for their whole body.
+        let is_ended = matches!(*self.phase.lock(), LeasePhase::Ended);
         // After a loss the callbacks stay: they are about to be called.
-        if matches!(*self.phase.lock(), LeasePhase::Ended) {
+        if is_ended {
             drop(self.hooks.take());
         }
+        is_ended
+    }
+
+    /// Observers know the hold by this number. Returns the loss if it was lost before: then they have yet to be
+    /// told of that.
+    pub(crate) fn observe(&self, number: u64) -> Option<Loss> {
+        // Under the phase: whoever ends the hold later finds the number, or ended it before.
+        match &*self.phase.lock() {
+            LeasePhase::Lost(loss) => Some(loss.clone()),
+            _ => {
+                self.number.store(number, Ordering::SeqCst);
+                None
+            }
+        }
+    }
+
+    /// The number of a hold that observers know.
+    pub(crate) fn number(&self) -> Option<u64> {
+        Some(self.number.load(Ordering::SeqCst)).filter(|&number| number != 0)
+    }
+
+    /// The same for the one caller that tells them of its end.
+    pub(crate) fn take_number(&self) -> Option<u64> {
+        Some(self.number.swap(0, Ordering::SeqCst)).filter(|&number| number != 0)
     }
 
     /// Keeps a callback for a loss of this hold. If the hold is lost already, returns it with the loss.

@@ -19,6 +19,7 @@ use crate::engine::holding::Holding;
 use crate::engine::long_wait::LongWait;
 use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::slot::{Paused, WaitLimit};
+use crate::observe::How;
 use crate::protocol::reply::{Busy, ChangeReply, Ownership};
 use crate::protocol::request::ChangeTo;
 use crate::wire::failure::Failure;
@@ -27,16 +28,23 @@ impl Holding {
     /// Waits until it is the writer. Returns false if the wait is over: then it is an upgradable reader as before.
     pub(crate) fn upgrade(&self, wait_limit: WaitLimit) -> Result<bool> {
         blocked_call::forget(&self.slot);
-        let long_wait = LongWait::begin(self.now(), self.context().bounds.slow_wait);
+        let (context, target) = (self.slot.shared_context(), self.slot.target());
+        let mut long_wait = LongWait::begin(context, target, Some(Access::Write));
+        long_wait.how = How::Upgrade;
         let mut upgrade =
             Upgrade { holding: self, wait_limit, long_wait, outage: None, backoff: Backoff::new() };
         let outcome = upgrade.run();
         if !matches!(outcome, Ok(true))
-            && let Some(blocker) = upgrade.long_wait.blocker.take()
+            && let Some(blocker) = &upgrade.long_wait.blocker
         {
-            blocked_call::remember(&self.slot, blocker);
+            blocked_call::remember(&self.slot, blocker.clone());
         }
-        outcome.map_err(|error| error.of(self.name()))
+        let outcome = outcome.map_err(|error| error.of(self.name()));
+        match &outcome {
+            Ok(true) => upgrade.long_wait.acquired(&self.lease),
+            outcome => upgrade.long_wait.not_acquired(outcome.as_ref().err()),
+        }
+        outcome
     }
 }
 

@@ -5,6 +5,7 @@
 //! 2. Every hold's token is greater than all before it.
 //! 3. The hold count is the number of guards.
 //! 4. When the last lease is over, no key is left.
+//! 5. Observers are told of one end of each call and each hold.
 
 mod reference;
 
@@ -21,6 +22,7 @@ use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
 use crate::kind::{Guard, Handle, KINDS, OwnedLease};
 use crate::testing::Server;
+use crate::tests::observe::Recorder;
 use reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
 
 /// The longest that is waited for what must come.
@@ -46,6 +48,7 @@ struct Place {
 
 struct System {
     server: Server,
+    recorder: Recorder,
     clients: Vec<LockClient>,
     places: Vec<Vec<Place>>,
     /// The tokens of each name until now.
@@ -58,7 +61,8 @@ const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
 impl System {
     fn new() -> System {
         let server = Server::standing_still();
-        let clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+        let recorder = Recorder::default();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| recorder.client(&server)).collect();
         let place =
             |lock| Place { lock, guards: Vec::new(), waiter: None, missed: 0, dispossessed: false };
         let places = clients
@@ -71,7 +75,7 @@ impl System {
                 KINDS.iter().zip(KEYS).map(|of| place(lock(of).unwrap())).collect()
             })
             .collect();
-        System { server, clients, places, tokens: Default::default() }
+        System { server, recorder, clients, places, tokens: Default::default() }
     }
 
     fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
@@ -201,6 +205,7 @@ impl System {
             place.guards.clear();
         }
         self.server.advance(ms(OVER));
+        self.recorder.settle();
         let left = self.server.keys();
         assert!(
             left.is_empty(),

@@ -63,11 +63,11 @@ impl AcquireLoop<'_> {
         // On the caller's thread, whose time is over as a rule: so it is short, and the worker goes on.
         let last = self.last_deadline.max(now.after(MIN_LEAVE_TIMEOUT));
         let deadline = now.after(LEAVE_TIMEOUT.min(self.context.bounds.exchange)).min(last);
-        let (protocol, target) = (&self.context.protocol, self.slot.target());
+        let target = self.slot.target();
         // The transaction of `Release::watch` deletes a key, and knows no queue.
         let kind = ReleaseKind::Lua;
         let request = ReleaseRequest { owner: &attempt.owner, ttl, last_token: None, kind };
-        protocol.release(target, &request, deadline).is_ok()
+        self.context.exchange(|protocol| protocol.release(target, &request, deadline)).is_ok()
     }
 
     /// Removes an attempt from Redis, at once if one request surely suffices, and otherwise by the

@@ -100,7 +100,7 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     let admission = slot.enter(
         &lease.terms.options,
         WaitLimit::Until(Moment::FAR),
-        &mut LongWait::begin(Moment::PAST, None),
+        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
     assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");
     slot.restart(7);
@@ -114,7 +114,11 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
 fn worker_comes_back_to_a_slot_that_is_locked() {
     let (clock, slot, lease) = granted(50, 1_000, 1_000);
     let always = WaitLimit::Until(Moment::FAR);
-    slot.enter(&lease.terms.options, always, &mut LongWait::begin(Moment::PAST, None));
+    slot.enter(
+        &lease.terms.options,
+        always,
+        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
+    );
     slot.granted(&lease, 0);
     slot.context().worker.forget(&*slot);
     let locked = slot.state.lock();
@@ -129,7 +133,11 @@ fn worker_comes_back_to_a_slot_that_is_locked() {
 fn wait_that_ends_as_the_client_closes_is_counted_once() {
     let (_clock, slot, lease) = granted(50, 1_000, 1_000);
     let always = WaitLimit::Until(Moment::FAR);
-    slot.enter(&lease.terms.options, always, &mut LongWait::begin(Moment::PAST, None));
+    slot.enter(
+        &lease.terms.options,
+        always,
+        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
+    );
     let closing = &slot.context().closing;
     closing.set(ClosingPhase::Closing);
     assert!(!slot.granted(&lease, 0));
@@ -142,7 +150,7 @@ fn eviction_of_another_attempt_is_ignored() {
     slot.enter(
         &lease.terms.options,
         WaitLimit::Until(Moment::FAR),
-        &mut LongWait::begin(Moment::PAST, None),
+        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
     slot.restart(7);
     slot.on_evicted(8);

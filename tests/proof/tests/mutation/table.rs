@@ -1455,4 +1455,55 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "jobs: what others wrote stays",
         "leasehold::tests::once::record_that_cannot_be_read_is_an_error_and_stays",
     ),
+    // What observers are told.
+    bug(
+        "observed-release-missing",
+        "a hold ends once",
+        "leasehold::tests::observe::free_lock_of_each_kind_is_told_of_three_times",
+    ),
+    bug(
+        "observed-wait-ends-twice",
+        "a call ends once",
+        "leasehold::tests::observe::free_lock_of_each_kind_is_told_of_three_times",
+    ),
+    bug(
+        "observed-loss-missing",
+        "a hold ends once",
+        "leasehold::tests::observe::lost_hold_ends_once_and_its_release_tells_nothing",
+    ),
+    bug(
+        "observer-before-the-hold",
+        "observers may lock",
+        "leasehold::tests::observe::reenter::observer_that_takes_the_lock_of_the_event_ends",
+    ),
+    bug(
+        "exchange-told-in-its-call",
+        "observers may lock",
+        "leasehold::tests::observe::reenter::observer_that_takes_the_lock_of_the_event_ends",
+    ),
+    bug(
+        "observer-under-the-lock-of-a-slot",
+        "nothing is locked",
+        "leasehold::tests::observe::reenter::observer_that_tries_a_held_lock_ends_in_each_thread",
+    ),
+    bug(
+        "panic-of-an-observer-goes-on",
+        "panics of observers",
+        "leasehold::tests::observe::reenter::panic_of_an_observer_leaves_locks_and_others_as_they_are",
+    ),
+    bug(
+        "blocker-of-a-local-wait-unknown",
+        "waits carry the blocker",
+        "leasehold::tests::observe::local_hand_off_names_the_thread_that_had_the_lock",
+    ),
+    bug(
+        "hand-off-taken-for-a-linger",
+        "how a hold came",
+        "leasehold::tests::observe::local_hand_off_names_the_thread_that_had_the_lock",
+    ),
+    bug(
+        "gauge-of-holds-only-grows",
+        "gauges return to zero",
+        "leasehold::tests::observe::feature::metrics_count_what_locks_do_and_gauges_return_to_zero",
+    ),
 ];
