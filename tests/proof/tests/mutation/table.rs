@@ -1384,4 +1384,39 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 38",
         "it::rw_lock::thread_that_would_wait_for_itself_gets_an_error",
     ),
+    bug(
+        "command-of-a-reader-forgotten",
+        "rule 17",
+        "leasehold::engine::slot::tests::unanswered_command_of_a_reader_that_has_left_is_the_entrys",
+    ),
+    bug(
+        "doubt-of-a-reader-put-off",
+        "rule 39",
+        "leasehold::engine::slot::tests::doubt_of_a_reader_that_leaves_is_looked_at_at_once",
+    ),
+    bug(
+        "renewals-end-with-an-abandoned-reader",
+        "rule 39",
+        "leasehold::engine::slot::tests::abandoned_reader_leaves_its_renewals_to_another",
+    ),
+    bug(
+        "eviction-asked-for-by-the-dead",
+        "rule 39",
+        "leasehold::engine::slot::tests::eviction_of_an_entry_is_asked_for_by_a_live_reader",
+    ),
+    bug(
+        "unanswered-renewal-of-a-reader-forgotten",
+        "rule 30",
+        "leasehold::engine::slot::tests::unanswered_renewal_of_a_reader_that_has_left_concerns_the_others",
+    ),
+    bug(
+        "upgrade-outlasts-its-caller",
+        "rule 37",
+        "leasehold::tests::rw_lock::upgrade_in_an_outage_ends_with_the_callers_time",
+    ),
+    bug(
+        "passed-lease-left-by-a-panic",
+        "leases passed on",
+        "leasehold::engine::acquire::tests::lease_passed_to_an_acquirer_that_panics_is_released",
+    ),
 ];
