@@ -1,5 +1,6 @@
 //! The tokens of the next holds of a lease, and evictions that are reported early.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::base::id::Identity;
@@ -7,7 +8,7 @@ use crate::base::loss::LossCause;
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::share::{Access, Share};
-use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::closing::ClosingPhase;
 use crate::engine::lease::{Grant, HeldLease};
@@ -29,10 +30,25 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Ticking {
     nanos: AtomicU64,
     look: u64,
+    /// Called by the next reading.
+    next: Hook,
+}
+
+#[derive(Default)]
+struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 impl Clock for Ticking {
     fn now(&self) -> Moment {
+        let next = self.next.0.lock().take();
+        if let Some(next) = next {
+            next();
+        }
         Moment::from_nanos(self.nanos.fetch_add(self.look, Ordering::SeqCst))
     }
 }
@@ -49,7 +65,8 @@ fn granted_of(
     options: LockOptions,
     (look, token, micros): (u64, u64, u64),
 ) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
-    let clock = Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look });
+    let clock =
+        Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look, next: Hook::default() });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
@@ -225,4 +242,25 @@ fn unanswered_command_of_a_reader_that_has_left_is_the_entrys() {
     assert!(second.may_last(clock.now()));
     assert!(slot.leave_entry(&first));
     assert!(!second.may_last(clock.now()));
+}
+
+/// It comes after the others were listed, by one that is not lost yet.
+#[test]
+fn reader_that_comes_as_its_entry_is_lost_is_found() {
+    let (clock, slot, [first, second]) = two_readers();
+    let third = Arc::new(Mutex::new(None));
+    let comes = {
+        let (third, slot, options) = (Arc::clone(&third), Arc::clone(&slot), second.terms.options);
+        move || {
+            let long_wait = &mut LongWait::begin(Moment::PAST, None);
+            let admission = slot.enter(&options, WaitLimit::Until(Moment::FAR), long_wait);
+            let Admission::Held(lease) = admission else { panic!("the door is shut") };
+            *third.lock() = Some(lease);
+        }
+    };
+    assert!(first.lose(LossCause::Deleted, clock.now()).is_some());
+    *clock.next.0.lock() = Some(Box::new(comes));
+    slot.lose_siblings(&first, LossCause::Deleted);
+    let third = third.lock().take().expect("it came");
+    assert!(!second.is_live() && !third.is_live(), "nobody renews it");
 }
