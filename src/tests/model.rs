@@ -7,6 +7,7 @@
 //! 4. When the last lease is over, no key is left.
 
 mod reference;
+mod setting;
 mod shared;
 
 use std::collections::BTreeSet;
@@ -22,15 +23,12 @@ use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
 use crate::kind::{Guard, Handle, KINDS, OwnedLease};
 use crate::testing::Server;
-use reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
+use reference::{MUTEX, Model, NAMES, OVER, Step};
+use setting::{CLIENTS, Expected, LEASES, ms};
 use shared::Shared;
 
 /// The longest that is waited for what must come.
 const SOON: Duration = Duration::from_secs(20);
-
-const fn ms(span: u64) -> Duration {
-    Duration::from_millis(span)
-}
 
 /// What one client has of one name.
 struct Place {

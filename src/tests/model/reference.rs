@@ -11,18 +11,15 @@ use proptest::prelude::*;
 use proptest_state_machine::ReferenceStateMachine;
 
 use crate::base::share::Access;
+use crate::tests::model::setting::{CLIENTS, Expected, LEASES};
 pub(super) use shared::Act;
 use shared::Shared;
 
-pub(super) const CLIENTS: usize = 3;
 pub(super) const NAMES: usize = 2;
 /// The name whose lock is handed over.
 pub(super) const MUTEX: usize = 0;
 /// The name whose lock shows its hold count.
 const REENTRANT: usize = 1;
-
-/// Which client's leases live how long, in milliseconds, and whether they are renewed.
-pub(super) const LEASES: [(u64, bool); CLIENTS] = [(30_000, true), (5_000, false), (3_000, true)];
 
 /// Longer than any lease here, and than the last token is kept.
 pub(super) const OVER: u64 = 61_000;
@@ -56,19 +53,6 @@ pub(super) enum Step {
     Restore(usize),
     /// All faults are over, all guards are dropped, and all leases end.
     Heal,
-}
-
-/// What a step should answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    Any,
-    Granted,
-    Busy,
-    Done,
-    Lost,
-    /// A thread would wait for itself.
-    Refused,
-    Was(bool),
 }
 
 /// What one client has of one name.

@@ -5,8 +5,8 @@ use crate::base::option::LockOptions;
 use crate::base::share::Access;
 use crate::client::LockClient;
 use crate::kind::{ReadGuard, RwLock, UpgradableReadGuard, WriteGuard};
-use crate::tests::model::ms;
-use crate::tests::model::reference::{Act, Expected};
+use crate::tests::model::reference::Act;
+use crate::tests::model::setting::{Expected, ms};
 
 /// Its name.
 pub(super) const KEY: &str = "read-write";

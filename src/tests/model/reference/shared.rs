@@ -4,11 +4,11 @@
 //! whom, which access a thread may add, and how a hold becomes more or less.
 
 use crate::base::share::Access;
-use crate::tests::model::reference::{CLIENTS, Expected, LEASES};
+use crate::tests::model::setting::{CLIENTS, Expected, LEASES};
 
 /// What a client does to the lock.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::tests::model) enum Act {
+pub(crate) enum Act {
     Enter(Access),
     /// Of the last guard.
     Release,
@@ -25,9 +25,9 @@ pub(in crate::tests::model) enum Act {
 
 /// What one client has of it.
 #[derive(Clone, Debug)]
-pub(in crate::tests::model) struct Hold {
+pub(crate) struct Hold {
     /// What each guard needs, in the order in which they were taken.
-    pub(in crate::tests::model) guards: Vec<Access>,
+    pub(crate) guards: Vec<Access>,
     access: Access,
     valid_until: u64,
     /// Since when Redis does not know it any more.
@@ -43,15 +43,15 @@ impl Hold {
 
 /// The whole lock.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tests::model) struct Shared {
-    pub(in crate::tests::model) holds: [Option<Hold>; CLIENTS],
+pub(crate) struct Shared {
+    pub(crate) holds: [Option<Hold>; CLIENTS],
     /// What Redis has of each client, and until when; `u64::MAX`: renewed.
     entries: [Option<(Access, u64)>; CLIENTS],
 }
 
 impl Shared {
     /// Whether a hold is still valid; `None`: its worker may or may not have found out.
-    pub(in crate::tests::model) fn is_valid(&self, client: usize, now: u64) -> Option<bool> {
+    pub(crate) fn is_valid(&self, client: usize, now: u64) -> Option<bool> {
         let hold = self.holds[client].as_ref()?;
         let (ttl, renewed) = LEASES[client];
         match hold.dispossessed {
