@@ -40,6 +40,8 @@ mod attempt;
 mod grant;
 mod recovery;
 pub(crate) mod several;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -67,7 +69,7 @@ use crate::protocol::request::{AcquireMode, AcquireRequest};
 /// How long the last request may outlast the caller's wait: however short the wait is, one request gets
 /// the time that a reply usually takes. With the slack of sockets and of batches a call stays below 50 ms
 /// beyond its wait.
-const REPLY_GRACE: Duration = Duration::from_millis(25);
+pub(super) const REPLY_GRACE: Duration = Duration::from_millis(25);
 
 /// Waits for the lock and acquires it. Returns `None` if somebody else has it for longer than the caller
 /// waits.
@@ -200,7 +202,7 @@ pub(crate) fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
 }
 
 /// The latest deadline of a request for a caller that comes now.
-fn last_deadline(context: &Context, wait_limit: WaitLimit) -> Moment {
+pub(super) fn last_deadline(context: &Context, wait_limit: WaitLimit) -> Moment {
     let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
     end.unwrap_or_else(|| context.exchange_deadline())
 }

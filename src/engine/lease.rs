@@ -142,7 +142,7 @@ impl HeldLease {
 
     /// Another hold of the same entry ends: what is to be done for the entry is this one's from now on.
     pub(crate) fn take_over(&self, other: &HeldLease) {
-        self.renew_at.fetch_min(other.renew_at().as_nanos(), Ordering::Relaxed);
+        self.renew_by(other.renew_at());
         self.may_last_until(other.perhaps_until());
         // Whatever the phase: a release that has begun looks at it when it is the last.
         self.kept_until.fetch_max(other.kept_until.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -150,6 +150,15 @@ impl HeldLease {
         if other.failing.load(Ordering::Relaxed) {
             self.renewal_failed();
         }
+        if other.is_under_way() {
+            // It may be carried out for as long as the entry is there, so none may follow on this one (rule 17).
+            self.under_way.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes it the one of its entry that is renewed, at this moment or earlier.
+    pub(crate) fn renew_by(&self, moment: Moment) {
+        self.renew_at.fetch_min(moment.as_nanos(), Ordering::Relaxed);
     }
 
     /// A hold that begins now, while Redis shows this count.
@@ -314,7 +323,7 @@ impl HeldLease {
 
     /// When the worker should check it again.
     pub(crate) fn next_check(&self) -> Moment {
-        if self.open_change().is_some() {
+        if self.open_change().is_some() || self.is_doubted() {
             return Moment::PAST;
         }
         self.renew_at().min(self.valid_until())

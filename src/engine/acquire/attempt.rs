@@ -6,6 +6,7 @@ use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::acquire::AcquireLoop;
+use crate::engine::holding::Holding;
 use crate::engine::slot::{Attempt, Slot};
 use crate::engine::worker::PendingRelease;
 use crate::protocol::request::ReleaseRequest;
@@ -102,6 +103,10 @@ impl Drop for AcquireLoop<'_> {
         // `None` after a grant: the slot is held. Otherwise the next thread acquires, whichever way this
         // one ended, also by a panic: without an acquirer the threads in the slot would wait for ever.
         if let Some(attempt) = self.attempt.take() {
+            // After a panic nobody would release what was passed on to this thread.
+            if let Some(lease) = self.slot.take_passed() {
+                Holding::new(self.slot, lease).release_in_background();
+            }
             self.slot.stop_acquiring(attempt, |attempt| self.clean_up(attempt));
         }
     }

@@ -118,7 +118,11 @@ impl RenewableSlot for Slot {
     }
 
     fn not_renewed(self: Arc<Self>, lease: &Arc<HeldLease>) {
-        self.siblings(lease).iter().for_each(|sibling| sibling.renewal_failed());
+        for sibling in self.siblings(lease) {
+            sibling.renewal_failed();
+            // This one may have left the entry before the reply was due.
+            sibling.may_last_until(lease.perhaps_until());
+        }
     }
 
     /// Deals with a lease that was found lost: frees the slot for the next thread, and notifies the user.
