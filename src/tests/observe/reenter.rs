@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::double::until;
 use super::{SECOND, SOON, aside, stage};
-use crate::base::sync::{Arc, AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, Weak};
+use crate::base::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, Weak};
 use crate::client::LockClient;
 use crate::engine::Engine;
 use crate::kind::Guard;
@@ -81,7 +81,7 @@ struct Locks(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    engine: OnceLock<Weak<Engine>>,
+    engine: Mutex<Weak<Engine>>,
     name: Mutex<&'static str>,
     /// Whether it waits for no longer than a moment.
     is_brief: AtomicBool,
@@ -91,7 +91,7 @@ struct Inner {
 
 impl Locks {
     fn lock(&self) {
-        let Some(engine) = self.0.engine.get().and_then(Weak::upgrade) else { return };
+        let Some(engine) = self.0.engine.lock().upgrade() else { return };
         let name = *self.0.name.lock();
         let client = LockClient::new(engine, Vec::new(), String::new());
         let lock = client.mutex(name).unwrap();
@@ -114,7 +114,7 @@ fn locking(server: &Server, name: &'static str) -> (LockClient, Locks) {
     let settings = LockClient::builder("redis://memory").observer(locks.clone());
     let client = server.connect(settings).unwrap();
     *locks.0.name.lock() = name;
-    assert!(locks.0.engine.set(Arc::downgrade(client.engine())).is_ok());
+    *locks.0.engine.lock() = Arc::downgrade(client.engine());
     (client, locks)
 }
 
