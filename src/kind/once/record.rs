@@ -147,7 +147,7 @@ impl Record {
         let call = READ.call(std::slice::from_ref(&key), [Argument::Bytes(b"record")]);
         let odd = || {
             Error::wrong_type(format!(
-                "its record, the key \"{}\", holds something else; look what wrote it, or forget the record",
+                "its record, the key \"{}\", holds something else, or a record of a later version; look what wrote it, or forget the record",
                 key.escape_ascii()
             ))
             .of(handle.name())

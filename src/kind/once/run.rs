@@ -57,6 +57,20 @@ pub enum RunOutcome<T, E = Infallible> {
 }
 
 /// What came of a call to begin a run.
+///
+/// ```
+/// use leasehold::{Begun, Once, Result};
+///
+/// # fn demo(job: &Once) -> Result<()> {
+/// match job.begin()? {
+///     Begun::Run(run) => run.succeed()?,
+///     Begun::Skipped { by, .. } => println!("{by} has done it"),
+///     Begun::Running { by: Some(by) } => println!("{by} is at it"),
+///     _ => println!("another is at it"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a run that is not ended has failed"]
 #[non_exhaustive]
@@ -87,6 +101,15 @@ mod sealed {
 ///
 /// A job that returns nothing fails by a panic alone. Another value is returned in an `Ok`, so that no error is taken for
 /// a success.
+///
+/// ```
+/// # use leasehold::{Once, Result};
+/// # fn demo(job: &Once) -> Result<()> {
+/// let _nothing = job.run(|_guard| println!("the work"))?;
+/// let _parsed = job.run(|_guard| "42".parse::<u32>())?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait RunResult: sealed::Sealed {
     /// The value of a job that succeeded.
     type Value;

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use leasehold::{DistributedLock as _, Error, Guard, Lease, LockClient, LockOptions};
+use leasehold::{DistributedLock as _, Error, Guard, Lease, LockClient, LockOptions, Period};
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::{Child, Server};
 
@@ -13,8 +13,24 @@ const NAME: &str = "orders:42";
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = holds();
+    rows.extend(jobs());
     rows.extend(losses());
     rows.extend(waits());
+    rows
+}
+
+fn jobs() -> Vec<Row> {
+    let server = Server::builder().tcp().start().unwrap();
+    let client = open(&server);
+    let error = client.once(NAME, Period::every(ms(0))).unwrap_err();
+    let mut rows = vec![row("a job with a period of zero", "choose a span", error)];
+    let job = client.once(NAME, Period::every(SOON)).unwrap();
+    let _guard = client.mutex(NAME).unwrap().lock().unwrap();
+    let error = job.begin().unwrap_err();
+    rows.push(row("a job that runs itself", "run it in another thread", error));
+    ask::<()>(&server, &["SET", "{orders:42}:record", "1"]);
+    let error = job.last_run().unwrap_err();
+    rows.push(row("a string is at the key of a job's record", "look what wrote it", error));
     rows
 }
 

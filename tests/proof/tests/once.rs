@@ -59,7 +59,7 @@ fn work() {
     loop {
         pause(250);
         let seconds = (i128::from(now()) + offset) as u64 / 1_000_000_000;
-        if seconds % ROUND == 0 {
+        if seconds.is_multiple_of(ROUND) {
             continue;
         }
         write(format!("asked {}\n", now()));
@@ -73,7 +73,7 @@ fn work() {
                     sleep(SOON);
                 }
                 pause(60);
-                let (word, outcome) = if token.get() % 8 == 0 {
+                let (word, outcome) = if token.get().is_multiple_of(8) {
                     ("failed", run.fail("now and then"))
                 } else {
                     // If it is killed before the next line, it may have succeeded.
@@ -179,7 +179,7 @@ fn start(server: &Server, clock: &WallClock, number: usize, offset: i128) -> Chi
         .env("LEASEHOLD_RECORD", path(&format!("record{number}")))
         .env("LEASEHOLD_VICTIM", path("victim"))
         .env("LEASEHOLD_OFFSET", offset.to_string());
-    let is_wrong = number % PROCESSES == 0;
+    let is_wrong = number.is_multiple_of(PROCESSES);
     if is_wrong {
         for (name, value) in clock.variables() {
             child = child.env(name, value);
