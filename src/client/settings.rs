@@ -9,7 +9,7 @@ use crate::base::time::Clock;
 use crate::client::LockClient;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::Protocol;
-use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::endpoint::{Endpoint, GivenServer};
 use crate::wire::pool::{PoolSettings, check_timeout};
 #[cfg(feature = "tls")]
 use crate::wire::tls::Certificates;
@@ -53,20 +53,20 @@ impl Settings {
         self.slow_wait.map_or(Ok(()), |slow| check_timeout("slow_wait", slow))
     }
 
-    /// The server of a URL, with the certificates for it.
-    pub(super) fn server(&self, url: &str) -> Result<Endpoint> {
-        let server = self.one_of_several(url)?;
+    /// A server that a user gave, with the certificates for it.
+    pub(super) fn server(&self, given: &GivenServer) -> Result<Endpoint> {
+        let server = self.one_of_several(given)?;
         self.check_certificates([&server])?;
         Ok(server)
     }
 
     /// The same for one server of several. The caller must check the use of the certificates for
     /// all together.
-    pub(super) fn one_of_several(&self, url: &str) -> Result<Endpoint> {
+    pub(super) fn one_of_several(&self, given: &GivenServer) -> Result<Endpoint> {
         // Certificates with a plain URL are an error, since the user would believe in TLS that is
         // not there. With sentinels, either side may be the one with TLS, so a single server cannot
         // decide it.
-        let server = endpoint::parse(url)?.set_name(&self.label);
+        let server = given.endpoint()?.set_name(&self.label);
         #[cfg(feature = "tls")]
         let server = self.certificates.equip(server)?;
         Ok(server)
