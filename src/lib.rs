@@ -63,6 +63,7 @@
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |
+//! | [`Credentials`] | a user and its password, for a [provider](LockClientBuilder::credentials) that rotates them |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
@@ -102,6 +103,7 @@ mod topology;
 mod wire;
 
 pub use base::close_report::CloseReport;
+pub use base::credentials::Credentials;
 pub use base::error::{Error, ErrorKind, Result};
 pub use base::inspection::{Holder, Inspection, PermitCount, ServerInspection, WaitingProcess};
 pub use base::loss::{Loss, LossCause};

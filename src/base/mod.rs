@@ -4,6 +4,7 @@
 pub(crate) mod panic;
 
 pub(crate) mod close_report;
+pub(crate) mod credentials;
 pub(crate) mod error;
 pub(crate) mod glob;
 pub(crate) mod id;

@@ -2,15 +2,19 @@
 
 mod info;
 
+use std::borrow::Cow;
 use std::fmt;
 
 pub(crate) use redis::ConnectionInfo;
-use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 #[cfg(feature = "tls")]
 use rustls::ClientConfig;
 
+use crate::base::credentials::{Credentials, CredentialsProvider};
 use crate::base::error::{Error, Result};
+use crate::base::panic::catch_panic;
 use crate::base::sync::Arc;
+use crate::wire::error_context::no_credentials;
 
 const SCHEMES: &str = if cfg!(feature = "tls") {
     "redis://, rediss://, valkey://, valkeys://, unix://, redis+unix:// or valkey+unix://"
@@ -55,6 +59,8 @@ pub(crate) struct Endpoint {
     secure: bool,
     /// The name of connections there.
     name: Option<Arc<str>>,
+    /// Asked for the user and the password at each connection.
+    credentials: Option<CredentialsProvider>,
     /// CA certificates to trust, and the client certificate.
     #[cfg(feature = "tls")]
     tls: Option<Arc<ClientConfig>>,
@@ -79,6 +85,7 @@ impl Endpoint {
             info,
             secure,
             name: None,
+            credentials: None,
             #[cfg(feature = "tls")]
             tls: None,
         })
@@ -117,6 +124,22 @@ impl Endpoint {
         let label: String = label.chars().take(LONGEST_LABEL).map(printable).collect();
         self.name = Some(format!("leasehold:{label}").into());
         self
+    }
+
+    pub(crate) fn set_credentials(mut self, provider: CredentialsProvider) -> Endpoint {
+        self.credentials = Some(provider);
+        self
+    }
+
+    /// The endpoint with the user and the password of the moment. Runs the user's code, if that provides them.
+    pub(super) fn with_credentials(&self) -> std::result::Result<Cow<'_, Endpoint>, RedisError> {
+        let Some(provider) = &self.credentials else { return Ok(Cow::Borrowed(self)) };
+        let provided = catch_panic("the provider of credentials", || provider());
+        let Credentials { user, password } = provided
+            .ok_or_else(|| no_credentials(None))?
+            .map_err(|error| no_credentials(Some(error)))?;
+        let settings = self.redis_settings().clone().set_username(user).set_password(password);
+        Ok(Cow::Owned(self.clone().set_redis_settings(settings)))
     }
 
     /// Whether the server speaks TLS.

@@ -8,6 +8,7 @@ mod command;
 mod common;
 mod connecting;
 mod connection_name;
+mod credentials;
 mod demotion;
 mod distributed;
 mod error_text;

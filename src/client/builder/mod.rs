@@ -155,7 +155,8 @@ impl LockClientBuilder {
     ///
     /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated
     /// after pauses that grow from 0.1 s to 5 s, and not at all if the server refused the user or
-    /// TLS failed.
+    /// TLS failed. Where a program provides [`credentials`](LockClientBuilder::credentials), each of these
+    /// attempts asks for them anew.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -320,7 +321,7 @@ impl LockClientBuilder {
         match self.sentinels {
             // Sentinels may use TLS while the master does not, and the other way round. The use of
             // the certificates is checked when both are known.
-            Some(_) => self.settings.one_of_several(&self.server),
+            Some(_) => self.settings.master(&self.server),
             None => self.settings.server(&self.server),
         }
     }
