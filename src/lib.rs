@@ -67,6 +67,7 @@
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
+//! | `ClientSettings` | the settings of a client, and the options of its locks, from a file; with the feature `serde` |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
 //!
 //! # The guide
@@ -83,6 +84,7 @@
 //! | feature | what it brings |
 //! | --- | --- |
 //! | `tls` | `rediss://` URLs, by rustls |
+//! | `serde` | `ClientSettings` from a file; `Serialize` and `Deserialize` for [`FencingToken`], [`Holder`], [`Loss`], [`LossCause`], [`Lease`] and [`Access`], in [this form](guide::options#settings-from-a-file) |
 //! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts; it needs a C compiler |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -110,6 +112,9 @@ pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::share::Access;
 pub use base::token::FencingToken;
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+pub use client::ClientSettings;
 pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
     QuorumClientBuilder,

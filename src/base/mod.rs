@@ -13,6 +13,8 @@ pub(crate) mod loss;
 pub(crate) mod name;
 pub(crate) mod option;
 pub(crate) mod reserved;
+#[cfg(feature = "serde")]
+pub(crate) mod serial;
 pub(crate) mod share;
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) mod sync;

@@ -46,6 +46,8 @@ mod replica;
 mod rw_lock;
 mod semaphore;
 mod sentinel;
+#[cfg(feature = "serde")]
+mod serial;
 mod shutdown;
 mod silence;
 mod slot;
