@@ -55,5 +55,6 @@ mod slot;
 mod slow_wait;
 mod thread;
 mod token;
+mod version;
 mod wake;
 mod wire;
