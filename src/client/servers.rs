@@ -60,7 +60,7 @@ pub(super) fn seeds(
         // Otherwise the password would go to some nodes in plain text without notice.
         if node.is_secure() != info.is_secure() {
             let allowed = "the scheme of the client's URL, which is used at every node";
-            let wrong = format_args!("{} has another scheme", endpoint::shown(&node));
+            let wrong = format!("{} has another scheme", endpoint::shown(&node));
             return Err(Error::config("cluster", wrong, allowed));
         }
         // No error: the client's URL may well be listed among the others.
