@@ -64,10 +64,12 @@
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |
+//! | [`Credentials`] | a user and its password, for a [provider](LockClientBuilder::credentials) that rotates them |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
 //! | [`Observer`], [`observe`] | what a client tells of its locks while it works, for metrics and traces |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
+//! | `ClientSettings` | the settings of a client, and the options of its locks, from a file; with the feature `serde` |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
 //!
 //! # The guide
@@ -87,6 +89,7 @@
 //! | `tls` | `rediss://` URLs, by rustls |
 //! | `metrics` | `observe::MetricsObserver`: [metrics](guide::operations#metrics) over the facade of the crate `metrics` |
 //! | `tracing` | `observe::TracingObserver`: a span for each wait and each hold, and an event for each loss |
+//! | `serde` | `ClientSettings` from a file; `Serialize` and `Deserialize` for [`FencingToken`], [`Holder`], [`Loss`], [`LossCause`], [`Lease`] and [`Access`], in [this form](guide::options#settings-from-a-file) |
 //! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts; it needs a C compiler |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -108,12 +111,16 @@ mod topology;
 mod wire;
 
 pub use base::close_report::CloseReport;
+pub use base::credentials::Credentials;
 pub use base::error::{Error, ErrorKind, Result};
 pub use base::inspection::{Holder, Inspection, PermitCount, ServerInspection, WaitingProcess};
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::share::Access;
 pub use base::token::FencingToken;
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+pub use client::ClientSettings;
 pub use client::{
     DistributedLock, ListedLock, LocalLocks, LockClient, LockClientBuilder, Locks, QuorumClient,
     QuorumClientBuilder,

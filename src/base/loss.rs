@@ -20,7 +20,7 @@ pub struct Loss {
     token: FencingToken,
     cause: LossCause,
     /// Whether the lease was a renewed one: it expires for other reasons than a fixed one.
-    is_renewed: bool,
+    pub(crate) is_renewed: bool,
 }
 
 impl Loss {
@@ -131,6 +131,8 @@ impl fmt::Display for Loss {
 /// assert_eq!(LossCause::Deleted.to_string(), "its key was deleted");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum LossCause {
     /// The lease ran out: it was fixed, or this process was paused.

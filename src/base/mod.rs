@@ -4,6 +4,7 @@
 pub(crate) mod panic;
 
 pub(crate) mod close_report;
+pub(crate) mod credentials;
 pub(crate) mod error;
 pub(crate) mod glob;
 pub(crate) mod id;
@@ -12,6 +13,8 @@ pub(crate) mod loss;
 pub(crate) mod name;
 pub(crate) mod option;
 pub(crate) mod reserved;
+#[cfg(feature = "serde")]
+pub(crate) mod serial;
 pub(crate) mod share;
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) mod sync;

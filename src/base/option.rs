@@ -656,7 +656,7 @@ impl LockOptions {
         self.lease.limit.map_or(Ok(()), |limit| check_span("limit of the lease", limit))?;
         self.durabilities().try_for_each(|wanted| wanted.check())?;
         if self.linger > LONGEST {
-            let wrong = format_args!("{} is too long", Span(self.linger));
+            let wrong = format!("{} is too long", Span(self.linger));
             return Err(Error::config("linger", wrong, "at most 30 days"));
         }
         Ok(())

@@ -29,6 +29,8 @@ pub(crate) enum Share {
 /// assert_eq!(Access::UpgradableRead.to_string(), "upgradable reader");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Access {
     /// To read, beside other readers.

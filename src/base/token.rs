@@ -27,6 +27,8 @@ use std::fmt;
 ///
 /// [`Guard::fencing_token`]: crate::Guard::fencing_token
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct FencingToken(u64);
 
 impl FencingToken {

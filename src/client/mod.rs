@@ -1,6 +1,8 @@
 //! The clients and their builders, and locking by key on top of them.
 
 mod builder;
+#[cfg(feature = "serde")]
+mod client_settings;
 mod close;
 mod servers;
 #[macro_use]
@@ -16,6 +18,8 @@ mod setter;
 mod settings;
 
 pub use builder::LockClientBuilder;
+#[cfg(feature = "serde")]
+pub use client_settings::ClientSettings;
 pub use distributed::DistributedLock;
 pub use local_locks::LocalLocks;
 pub use lock_client::LockClient;

@@ -13,7 +13,7 @@ use crate::client::setter::setters;
 use crate::client::settings::Settings;
 use crate::topology::quorum::{Node, NodeSettings};
 use crate::topology::quorum::{Quorum, QuorumRules};
-use crate::wire::endpoint::Endpoint;
+use crate::wire::endpoint::{ConnectionInfo, Endpoint, GivenServer};
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
@@ -56,7 +56,27 @@ impl QuorumClient {
     /// # }
     /// ```
     pub fn builder<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> QuorumClientBuilder {
-        QuorumClientBuilder::new(urls.into_iter().map(|url| url.as_ref().to_owned()).collect())
+        QuorumClientBuilder::new(urls.into_iter().map(GivenServer::url).collect())
+    }
+
+    /// The same for servers that [`redis::ConnectionInfo`](crate::redis::ConnectionInfo) describes. Each is
+    /// checked as that of [`LockClient::builder_with_info`](crate::LockClient::builder_with_info) is.
+    ///
+    /// ```
+    /// use leasehold::QuorumClient;
+    /// use leasehold::redis::IntoConnectionInfo;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = |host: &str| (host, 6379).into_connection_info();
+    /// let servers = [server("a")?, server("b")?, server("c")?];
+    /// let client = QuorumClient::builder_with_info(servers).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder_with_info(
+        infos: impl IntoIterator<Item = ConnectionInfo>,
+    ) -> QuorumClientBuilder {
+        QuorumClientBuilder::new(infos.into_iter().map(GivenServer::Info).collect())
     }
 }
 
@@ -77,7 +97,7 @@ impl QuorumClient {
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct QuorumClientBuilder {
-    urls: Vec<String>,
+    servers: Vec<GivenServer>,
     node_timeout: Duration,
     max_lease: Duration,
     quorum: Option<usize>,
@@ -86,9 +106,9 @@ pub struct QuorumClientBuilder {
 }
 
 impl QuorumClientBuilder {
-    pub(crate) fn new(urls: Vec<String>) -> QuorumClientBuilder {
+    pub(crate) fn new(servers: Vec<GivenServer>) -> QuorumClientBuilder {
         QuorumClientBuilder {
-            urls,
+            servers,
             node_timeout: Duration::from_millis(200),
             max_lease: Duration::from_secs(30),
             quorum: None,
@@ -280,7 +300,7 @@ impl QuorumClientBuilder {
         self.settings.check()?;
         check_timeout("node_timeout", self.node_timeout)?;
         check_span("max_lease", self.max_lease)?;
-        let servers = servers::servers(&self.settings, &self.urls)?;
+        let servers = servers::servers(&self.settings, &self.servers)?;
         let all = servers.len();
         let majority = all / 2 + 1;
         let need = self.quorum.unwrap_or(majority);
@@ -301,7 +321,7 @@ impl fmt::Debug for QuorumClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not derived: the URLs may contain passwords.
         f.debug_struct("QuorumClientBuilder")
-            .field("servers", &self.urls.len())
+            .field("servers", &self.servers.len())
             .finish_non_exhaustive()
     }
 }

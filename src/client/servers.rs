@@ -6,28 +6,32 @@ use crate::base::error::{Error, Result};
 use crate::client::settings::Settings;
 use crate::topology::cluster::address::Address;
 use crate::topology::quorum::MAX_SERVERS;
-use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::endpoint::{self, Endpoint, GivenServer};
 
 /// The sentinels. The host of `info` is the name of their master.
 pub(super) fn sentinels(
     settings: &Settings,
     info: &Endpoint,
-    urls: &[String],
+    given: &[GivenServer],
 ) -> Result<Vec<Endpoint>> {
     if !matches!(info.addr(), ConnectionAddr::Tcp(..)) {
         let allowed = "redis://[user][:password@]name-of-the-master[/database] with sentinels";
         return Err(Error::config("url", "the path of a socket", allowed));
     }
     let nodes =
-        distinct("sentinels", urls, |url| settings.one_of_several(url), "each address once")?;
+        distinct("sentinels", given, |it| settings.one_of_several(it), "each address once")?;
     settings.check_certificates(nodes.iter().chain([info]))?;
     Ok(nodes)
 }
 
 /// The nodes that lead to the others in a cluster, without duplicates.
-pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Result<Vec<Address>> {
+pub(super) fn seeds(
+    settings: &Settings,
+    info: &Endpoint,
+    given: &[GivenServer],
+) -> Result<Vec<Address>> {
     let mut seeds = Vec::new();
-    let others = urls.iter().map(|url| settings.server(url));
+    let others = given.iter().map(|it| settings.server(it));
     for node in std::iter::once(Ok(info.clone())).chain(others) {
         let node = node?;
         let (own, usual) = (node.redis_settings(), info.redis_settings());
@@ -56,7 +60,7 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
         // Otherwise the password would go to some nodes in plain text without notice.
         if node.is_secure() != info.is_secure() {
             let allowed = "the scheme of the client's URL, which is used at every node";
-            let wrong = format_args!("{} has another scheme", endpoint::shown(&node));
+            let wrong = format!("{} has another scheme", endpoint::shown(&node));
             return Err(Error::config("cluster", wrong, allowed));
         }
         // No error: the client's URL may well be listed among the others.
@@ -68,35 +72,35 @@ pub(super) fn seeds(settings: &Settings, info: &Endpoint, urls: &[String]) -> Re
 }
 
 /// The servers of a quorum.
-pub(super) fn servers(settings: &Settings, urls: &[String]) -> Result<Vec<Endpoint>> {
+pub(super) fn servers(settings: &Settings, given: &[GivenServer]) -> Result<Vec<Endpoint>> {
     // The table of claims has one bit for each server.
-    if urls.len() >= MAX_SERVERS {
+    if given.len() >= MAX_SERVERS {
         return Err(Error::config(
             "urls",
-            format_args!("{} servers are too many", urls.len()),
+            format_args!("{} servers are too many", given.len()),
             format_args!("at most {}", MAX_SERVERS - 1),
         ));
     }
     // Two databases of one server share its memory and its crash, so they would be two votes of one
     // server.
     let once = "each server once, whatever the database or the user";
-    distinct("urls", urls, |url| settings.server(url), once)
+    distinct("urls", given, |it| settings.server(it), once)
 }
 
-/// The servers of these URLs, of which there must be one at least. Duplicate addresses are an
+/// These servers, of which there must be one at least. Duplicate addresses are an
 /// error.
 fn distinct(
     field: &str,
-    urls: &[String],
-    server: impl Fn(&str) -> Result<Endpoint>,
+    given: &[GivenServer],
+    server: impl Fn(&GivenServer) -> Result<Endpoint>,
     once: &str,
 ) -> Result<Vec<Endpoint>> {
-    if urls.is_empty() {
+    if given.is_empty() {
         return Err(Error::config(field, "empty", "at least one URL"));
     }
     let mut servers: Vec<Endpoint> = Vec::new();
-    for url in urls {
-        let server = server(url)?;
+    for given in given {
+        let server = server(given)?;
         let shown = endpoint::address(&server);
         if servers.iter().any(|other| endpoint::address(other) == shown) {
             return Err(Error::config(field, format_args!("{shown} twice"), once));

@@ -184,6 +184,48 @@ macro_rules! setters {
             self
         }
 
+        /// Provides the user and the password of each new connection; default those of the URL, which then must
+        /// have none. So a password can be rotated while the client goes on.
+        ///
+        /// The provider is called on a thread that connects, at each connection, and on several threads at once.
+        /// While it runs, callers wait as for a connection that is being made, and no longer. If it returns an
+        /// error or panics, no connection is made, and that is
+        /// [`is_unreachable`](crate::Error::is_unreachable): it is tried again as if the server was down. The
+        /// text of its error is shown, so it must have no secret in it.
+        ///
+        /// A connection that is open stays open when the password changes. Credentials that the server refuses
+        /// are [`is_denied`](crate::Error::is_denied), as always. Each later call that needs a connection, and
+        /// each renewal, asks the provider again, so a held lock survives if the provider has the new password
+        /// before the lease ends. [Operations](crate::guide::operations#rotating-a-password) has the steps.
+        ///
+        /// They are for the servers and the nodes of a cluster. Sentinels have those of their URLs.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::{Credentials, ", stringify!($client), "};")]
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open)]
+        ///     .credentials(|| {
+        ///         let password = std::fs::read_to_string("/run/secrets/redis")?;
+        ///         Ok(Credentials::new("locks", password.trim_end()))
+        ///     })
+        ///     .build()?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn credentials(
+            mut self,
+            provider: impl Fn() -> std::result::Result<
+                crate::base::credentials::Credentials,
+                Box<dyn std::error::Error + Send + Sync>,
+            > + Send
+            + Sync
+            + 'static,
+        ) -> Self {
+            self.settings.credentials = Some(Arc::new(provider));
+            self
+        }
+
         /// CA certificates to trust, in PEM, and no others; default those of the machine.
         ///
         /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are

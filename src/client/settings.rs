@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use crate::base::error::Result;
+use crate::base::credentials::CredentialsProvider;
+use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::client::LockClient;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::Protocol;
-use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::endpoint::{Endpoint, GivenServer};
 use crate::wire::pool::{PoolSettings, check_timeout};
 #[cfg(feature = "tls")]
 use crate::wire::tls::Certificates;
@@ -25,6 +26,7 @@ pub(super) struct Settings {
     pub(super) name_prefix: Vec<u8>,
     pub(super) label: String,
     pub(super) callbacks: Callbacks,
+    pub(super) credentials: Option<CredentialsProvider>,
     #[cfg(feature = "tls")]
     pub(super) certificates: Certificates,
 }
@@ -40,6 +42,7 @@ impl Default for Settings {
             name_prefix: Vec::new(),
             label: String::new(),
             callbacks: Callbacks::default(),
+            credentials: None,
             #[cfg(feature = "tls")]
             certificates: Certificates::default(),
         }
@@ -53,20 +56,31 @@ impl Settings {
         self.slow_wait.map_or(Ok(()), |slow| check_timeout("slow_wait", slow))
     }
 
-    /// The server of a URL, with the certificates for it.
-    pub(super) fn server(&self, url: &str) -> Result<Endpoint> {
-        let server = self.one_of_several(url)?;
+    /// A server that a user gave, with the certificates and the credentials for it.
+    pub(super) fn server(&self, given: &GivenServer) -> Result<Endpoint> {
+        let server = self.master(given)?;
         self.check_certificates([&server])?;
         Ok(server)
     }
 
-    /// The same for one server of several. The caller must check the use of the certificates for
+    /// The same for the master of sentinels, which have log-ins of their own.
+    pub(super) fn master(&self, given: &GivenServer) -> Result<Endpoint> {
+        let server = self.one_of_several(given)?;
+        let Some(provider) = &self.credentials else { return Ok(server) };
+        if server.redis_settings().password().is_some() {
+            let allowed = "one of the two: no user and no password in the URL";
+            return Err(Error::config("credentials", "set beside a password", allowed));
+        }
+        Ok(server.set_credentials(Arc::clone(provider)))
+    }
+
+    /// One server of several, without credentials. The caller must check the use of the certificates for
     /// all together.
-    pub(super) fn one_of_several(&self, url: &str) -> Result<Endpoint> {
+    pub(super) fn one_of_several(&self, given: &GivenServer) -> Result<Endpoint> {
         // Certificates with a plain URL are an error, since the user would believe in TLS that is
         // not there. With sentinels, either side may be the one with TLS, so a single server cannot
         // decide it.
-        let server = endpoint::parse(url)?.set_name(&self.label);
+        let server = given.endpoint()?.set_name(&self.label);
         #[cfg(feature = "tls")]
         let server = self.certificates.equip(server)?;
         Ok(server)

@@ -66,7 +66,7 @@ impl Holding {
                 if !error.is_config() {
                     return error;
                 }
-                let wrong = format_args!("{} is too long", Span(least));
+                let wrong = format!("{} is too long", Span(least));
                 Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
             })?;
             self.lease.lengthen(reply.sent, ttl);

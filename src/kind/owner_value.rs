@@ -4,7 +4,8 @@
 //! behind the window where holds have weights. The mark says whether the holder hands the lock over to the queue
 //! (`q`) or not (`-`). The window, in milliseconds, is the lease that a hand-over gives to this attempt. Any other
 //! value belongs to a foreign owner, which excludes ours just as well. So does a value of another version of this
-//! layout, of which the scripts need to know only the part up to the window.
+//! layout: the scripts read any digit there, and of the rest only the part up to the window, or to the weight. A later
+//! version keeps that part, and may change what stands behind it.
 
 use std::time::Duration;
 

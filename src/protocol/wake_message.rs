@@ -209,7 +209,8 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
             Some(WakeMessage::Evicted { name: fields.rest(), number })
         }
         // A newer version may send more kinds. Clients of both versions share a server during a
-        // rollout.
+        // rollout. A script that sends one knows by the digit before the mark of the attempt whether its
+        // client reads it.
         _ => None,
     }
 }

@@ -1,13 +1,20 @@
 //! The address of a server, checked before any I/O.
 
+mod info;
+
+use std::borrow::Cow;
 use std::fmt;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+pub(crate) use redis::ConnectionInfo;
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 #[cfg(feature = "tls")]
 use rustls::ClientConfig;
 
+use crate::base::credentials::{Credentials, CredentialsProvider};
 use crate::base::error::{Error, Result};
+use crate::base::panic::catch_panic;
 use crate::base::sync::Arc;
+use crate::wire::error_context::no_credentials;
 
 const SCHEMES: &str = if cfg!(feature = "tls") {
     "redis://, rediss://, valkey://, valkeys://, unix://, redis+unix:// or valkey+unix://"
@@ -16,8 +23,33 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
 };
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
+const LOG_IN: &str = "a password with it; a user with `nopass` takes any";
 /// So much of a label is in the name of a connection.
 const LONGEST_LABEL: usize = 128;
+
+/// A server as a user gives it.
+#[derive(Clone)]
+pub(crate) enum GivenServer {
+    Url(String),
+    Info(ConnectionInfo),
+}
+
+impl GivenServer {
+    pub(crate) fn url(url: impl AsRef<str>) -> GivenServer {
+        GivenServer::Url(url.as_ref().to_owned())
+    }
+
+    /// The endpoint, checked. No error repeats the user or the password.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint> {
+        match self {
+            GivenServer::Url(url) => parse(url),
+            GivenServer::Info(info) => {
+                let (info, secure) = info::read(info)?;
+                Endpoint::new(info, secure, ["info db", "info username"])
+            }
+        }
+    }
+}
 
 /// The address of a server, and how to connect to it.
 #[derive(Clone)]
@@ -27,12 +59,38 @@ pub(crate) struct Endpoint {
     secure: bool,
     /// The name of connections there.
     name: Option<Arc<str>>,
+    /// Asked for the user and the password at each connection.
+    credentials: Option<CredentialsProvider>,
     /// CA certificates to trust, and the client certificate.
     #[cfg(feature = "tls")]
     tls: Option<Arc<ClientConfig>>,
 }
 
 impl Endpoint {
+    /// Checks what a URL and the driver's own description have in common. The fields are the names of the
+    /// database and the user in errors.
+    fn new(info: ConnectionInfo, secure: bool, [db, user]: [&str; 2]) -> Result<Endpoint> {
+        let settings = info.redis_settings();
+        // Checked because the driver takes an `i64` and passes it on: the server's refusal would come
+        // at the first connection, without the name of the setting.
+        if !(0..=i64::from(i32::MAX)).contains(&settings.db()) {
+            return Err(Error::config(db, settings.db(), DATABASES));
+        }
+        // `AUTH` needs both. Without a password nobody would log in, and the locks would be those of
+        // the default user.
+        if settings.username().is_some() && settings.password().is_none() {
+            return Err(Error::config(user, "no password", LOG_IN));
+        }
+        Ok(Endpoint {
+            info,
+            secure,
+            name: None,
+            credentials: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
     pub(crate) fn addr(&self) -> &ConnectionAddr {
         self.info.addr()
     }
@@ -66,6 +124,22 @@ impl Endpoint {
         let label: String = label.chars().take(LONGEST_LABEL).map(printable).collect();
         self.name = Some(format!("leasehold:{label}").into());
         self
+    }
+
+    pub(crate) fn set_credentials(mut self, provider: CredentialsProvider) -> Endpoint {
+        self.credentials = Some(provider);
+        self
+    }
+
+    /// The endpoint with the user and the password of the moment. Runs the user's code, if that provides them.
+    pub(super) fn with_credentials(&self) -> std::result::Result<Cow<'_, Endpoint>, RedisError> {
+        let Some(provider) = &self.credentials else { return Ok(Cow::Borrowed(self)) };
+        let provided = catch_panic("the provider of credentials", || provider());
+        let Credentials { user, password } = provided
+            .ok_or_else(|| no_credentials(None))?
+            .map_err(|error| no_credentials(Some(error)))?;
+        let settings = self.redis_settings().clone().set_username(user).set_password(password);
+        Ok(Cow::Owned(self.clone().set_redis_settings(settings)))
     }
 
     /// Whether the server speaks TLS.
@@ -134,16 +208,7 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
         // its password.
         Error::config("url", format_args!("{scheme}://… is not readable ({error})"), FORM)
     })?;
-    if info.redis_settings().db() < 0 {
-        return Err(Error::config("url database", info.redis_settings().db(), DATABASES));
-    }
-    Ok(Endpoint {
-        info,
-        secure,
-        name: None,
-        #[cfg(feature = "tls")]
-        tls: None,
-    })
+    Endpoint::new(info, secure, ["url database", "url user"])
 }
 
 fn check_tcp(rest: &str) -> Result<()> {
@@ -186,11 +251,7 @@ fn check_tcp(rest: &str) -> Result<()> {
 
     let path = tail.strip_prefix('/').unwrap_or("");
     let database = path.split(['?', '#']).next().unwrap_or("").trim_matches('/');
-    // Checked because the driver takes an `i64` and passes it on: the server's refusal would come
-    // at the first connection, without the name of the setting.
-    if !database.is_empty()
-        && !database.parse::<u32>().is_ok_and(|number| number <= i32::MAX as u32)
-    {
+    if !database.is_empty() && database.parse::<i64>().is_err() {
         return Err(Error::config(
             "url database",
             format_args!("\"{}\"", database.escape_debug()),

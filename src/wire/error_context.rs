@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::sync::Arc;
-use crate::base::text::Span;
+use crate::base::text::{Span, clean};
 
 /// The length of a wait, and the setting that it comes from.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +88,23 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
 
 /// The text of an error if the connecting thread cannot be started.
 pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
+
+/// How the text of an error begins if no credentials were provided.
+pub(crate) const NO_CREDENTIALS: &str = "the provider of credentials";
+
+/// The error of a connection for which the user's code provided no credentials: its own error, or `None` if
+/// it panicked.
+pub(crate) fn no_credentials(
+    error: Option<Box<dyn std::error::Error + Send + Sync>>,
+) -> RedisError {
+    // An I/O error, because it passes: a store of secrets comes back, as a server does.
+    let text = match &error {
+        Some(error) => format!("{NO_CREDENTIALS} failed: {}", clean(&error.to_string())),
+        None => format!("{NO_CREDENTIALS} panicked"),
+    };
+    let source = error.map_or_else(|| io::ErrorKind::Other.into(), io::Error::other).into();
+    io::Error::other(Located { text, source }).into()
+}
 
 /// The error of a caller whose time ended before a connection was made.
 pub(crate) fn connecting(address: &str, waited: Duration) -> RedisError {

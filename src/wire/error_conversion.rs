@@ -7,7 +7,7 @@ use redis::{ErrorKind, RedisError};
 use crate::base::error::Error;
 use crate::wire::endpoint::OVER_TLS;
 use crate::wire::error_context::{
-    NO_THREAD, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
+    NO_CREDENTIALS, NO_THREAD, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
 };
 use crate::wire::failure::{Failure, NotSentReason, RefusalKind, is_max_clients};
 
@@ -109,7 +109,8 @@ fn refused_connection(error: RedisError) -> Error {
             ),
             _ => {
                 format!(
-                    "{redis} refused the user or the password ({said}); correct them in the URL"
+                    "{redis} refused the user or the password ({said}); correct them in the URL, or where they \
+                     are provided"
                 )
             }
         }),
@@ -131,6 +132,8 @@ fn refused_connection(error: RedisError) -> Error {
 fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
     if said == NO_THREAD {
         "raise the limit on threads"
+    } else if said.starts_with(NO_CREDENTIALS) {
+        "look why, or try again later"
     // A server at its `maxclients` may close the connection before its refusal is read, and a TLS
     // port closes one that speaks plain text. `io_kind` leaves out the errors that this crate makes
     // of what sentinels report: the driver counts those as dropped connections, too.

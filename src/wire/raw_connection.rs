@@ -31,8 +31,9 @@ pub(crate) struct RawConnection {
 
 impl RawConnection {
     /// Connects and logs in. The host's addresses are tried in turn, and each has this time for all
-    /// steps; the look-up of the name is not bounded. The connection is left without time-outs.
+    /// steps; the look-up of the name, and the provider of credentials, are not bounded. The connection is left without time-outs.
     pub(crate) fn connect(to: &Endpoint, most: Duration) -> Result<RawConnection, RedisError> {
+        let to = &*to.with_credentials()?;
         match to.addr() {
             ConnectionAddr::Tcp(host, port) => {
                 // The system's resolver blocks without a limit. So callers never connect

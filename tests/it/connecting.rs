@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{SOON, ask, ms, until, within};
+use leasehold::redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
 use leasehold::{Error, LockClient, QuorumClient};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
@@ -255,4 +256,31 @@ fn dropped_client_closes_its_connections_while_refused() {
     assert!(proxy.connections() > 0);
     drop(client);
     within(ms(3_000), "all are closed", || proxy.connections() == 0);
+}
+
+#[test]
+fn connection_info_logs_in_and_selects_its_database() {
+    let server = tcp();
+    set_password(&server, "p@ss/word");
+    let settings =
+        || RedisConnectionInfo::default().set_username("locks").set_password("p@ss/word").set_db(3);
+    let (host, port) = (server.addr().ip().to_string(), server.addr().port());
+    for address in
+        [ConnectionAddr::Tcp(host, port), ConnectionAddr::Unix(server.socket().to_owned())]
+    {
+        let info = address.into_connection_info().unwrap();
+        let info = info.set_redis_settings(settings());
+        let builder = LockClient::builder_with_info(info.clone()).connect_now(true);
+        assert!(!format!("{builder:?}").contains("p@ss"), "{builder:?}");
+        let guard = builder.build().unwrap().mutex("x").unwrap().lock().unwrap();
+        assert_eq!(ask::<String>(&server, &["INFO", "keyspace"]).matches("db3:").count(), 1);
+        guard.release().unwrap();
+
+        let one = QuorumClient::builder_with_info([info.clone()]).keeps_data(true).build().unwrap();
+        one.mutex("y").unwrap().lock().unwrap().release().unwrap();
+        let wrong = info.set_redis_settings(settings().set_password("s3cret"));
+        let error = LockClient::builder_with_info(wrong).connect_now(true).build().unwrap_err();
+        assert!(error.is_denied(), "{error:?}");
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
 }

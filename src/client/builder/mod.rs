@@ -16,7 +16,7 @@ use crate::protocol::Protocol;
 use crate::protocol::script_protocol::ScriptProtocol;
 #[cfg(any(test, feature = "testing"))]
 use crate::topology::memory::{backend::MemoryBackend, link::FaultyLink, server::MemoryServer};
-use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::endpoint::{self, ConnectionInfo, Endpoint, GivenServer};
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
@@ -64,7 +64,36 @@ impl LockClient {
     /// # }
     /// ```
     pub fn builder(url: impl AsRef<str>) -> LockClientBuilder {
-        LockClientBuilder::new(url.as_ref())
+        LockClientBuilder::new(GivenServer::url(url))
+    }
+
+    /// Begins to build a client of a server that [`redis::ConnectionInfo`](crate::redis::ConnectionInfo)
+    /// describes, for programs that have one, or a password that they do not want to write into a URL.
+    ///
+    /// It is checked as a URL is, and [refused](crate::Error::is_config) where a part of it would have no
+    /// effect here. Of its TCP settings only `nodelay` may be set, which is always on; a `lib_name` is
+    /// refused, because [`label`](LockClientBuilder::label) names the connections. `TcpTls` needs the
+    /// feature `tls`, and its `insecure` and its own certificates are refused:
+    #[cfg_attr(feature = "tls", doc = "[`ca_certificate`](LockClientBuilder::ca_certificate)")]
+    #[cfg_attr(not(feature = "tls"), doc = "`ca_certificate`")]
+    /// says whom to trust.
+    ///
+    /// With [sentinels](LockClientBuilder::sentinels) its host is the name of the master.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use leasehold::redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = RedisConnectionInfo::default().set_username("locks").set_password("p@ss/word");
+    /// let address = ConnectionAddr::Tcp("localhost".to_owned(), 6379);
+    /// let info = address.into_connection_info()?.set_redis_settings(login);
+    /// let client = LockClient::builder_with_info(info).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder_with_info(info: ConnectionInfo) -> LockClientBuilder {
+        LockClientBuilder::new(GivenServer::Info(info))
     }
 }
 
@@ -87,18 +116,18 @@ impl LockClient {
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct LockClientBuilder {
-    url: String,
-    sentinels: Option<Vec<String>>,
-    cluster: Option<Vec<String>>,
+    server: GivenServer,
+    sentinels: Option<Vec<GivenServer>>,
+    cluster: Option<Vec<GivenServer>>,
     connect_timeout: Duration,
     command_timeout: Duration,
     settings: Settings,
 }
 
 impl LockClientBuilder {
-    pub(crate) fn new(url: &str) -> LockClientBuilder {
+    pub(crate) fn new(server: GivenServer) -> LockClientBuilder {
         LockClientBuilder {
-            url: url.to_owned(),
+            server,
             sentinels: None,
             cluster: None,
             connect_timeout: Duration::from_secs(1),
@@ -126,7 +155,8 @@ impl LockClientBuilder {
     ///
     /// A failed attempt is repeated at once for the next caller. While nobody asks, it is repeated
     /// after pauses that grow from 0.1 s to 5 s, and not at all if the server refused the user or
-    /// TLS failed.
+    /// TLS failed. Where a program provides [`credentials`](LockClientBuilder::credentials), each of these
+    /// attempts asks for them anew.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -258,8 +288,8 @@ impl LockClientBuilder {
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);
         let protocol: Arc<dyn Protocol> = match &self.cluster {
-            Some(urls) => {
-                Arc::new(ScriptProtocol::new(self.in_cluster(info, urls, &clock, identity)?))
+            Some(nodes) => {
+                Arc::new(ScriptProtocol::new(self.in_cluster(info, nodes, &clock, identity)?))
             }
             None => Arc::new(ScriptProtocol::new(self.single(info, &clock, identity)?)),
         };
@@ -291,8 +321,8 @@ impl LockClientBuilder {
         match self.sentinels {
             // Sentinels may use TLS while the master does not, and the other way round. The use of
             // the certificates is checked when both are known.
-            Some(_) => self.settings.one_of_several(&self.url),
-            None => self.settings.server(&self.url),
+            Some(_) => self.settings.master(&self.server),
+            None => self.settings.server(&self.server),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::client::servers;
 use crate::topology::cluster::{Cluster, Directory, NodeSettings};
 use crate::topology::sentinel::{self, Sentinels};
 use crate::topology::single::Single;
-use crate::wire::endpoint::Endpoint;
+use crate::wire::endpoint::{ConnectionInfo, Endpoint, GivenServer};
 use crate::wire::locator::{FixedServer, Locator};
 use crate::wire::pool::connector;
 use crate::wire::transport::Transport;
@@ -57,13 +57,38 @@ impl LockClientBuilder {
         mut self,
         urls: impl IntoIterator<Item = U>,
     ) -> LockClientBuilder {
-        self.sentinels = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
+        self.sentinels = Some(urls.into_iter().map(GivenServer::url).collect());
+        self
+    }
+
+    /// The same for sentinels that [`redis::ConnectionInfo`](crate::redis::ConnectionInfo) describes. Each is
+    /// checked as that of [`builder_with_info`](LockClient::builder_with_info) is.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    /// use leasehold::redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
+    ///
+    /// # fn demo() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = RedisConnectionInfo::default().set_username("watch").set_password("p@ss/word");
+    /// let address = ConnectionAddr::Tcp("10.0.0.1".to_owned(), 26379);
+    /// let sentinel = address.into_connection_info()?.set_redis_settings(login);
+    /// let client =
+    ///     LockClient::builder("redis://:secret@mymaster").sentinels_with_info([sentinel]).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinels_with_info(
+        mut self,
+        infos: impl IntoIterator<Item = ConnectionInfo>,
+    ) -> LockClientBuilder {
+        self.sentinels = Some(infos.into_iter().map(GivenServer::Info).collect());
         self
     }
 
     /// Makes this a client of a Redis Cluster; by default it is not.
     ///
-    /// The client's URL names one node, and these URLs name others; `.cluster([""; 0])` names none.
+    /// The client's URL, or its [`ConnectionInfo`](crate::redis::ConnectionInfo), names one node, and these
+    /// URLs name others; `.cluster([""; 0])` names none.
     /// Any node knows the addresses of all nodes.
     ///
     /// The user, the password and the scheme of the client's URL are used for every node, also for
@@ -88,7 +113,7 @@ impl LockClientBuilder {
         mut self,
         urls: impl IntoIterator<Item = U>,
     ) -> LockClientBuilder {
-        self.cluster = Some(urls.into_iter().map(|url| url.as_ref().to_owned()).collect());
+        self.cluster = Some(urls.into_iter().map(GivenServer::url).collect());
         self
     }
 
@@ -99,8 +124,8 @@ impl LockClientBuilder {
         identity: Arc<Identity>,
     ) -> Result<Single> {
         let sentinels = match &self.sentinels {
-            Some(urls) => {
-                let nodes = servers::sentinels(&self.settings, &info, urls)?;
+            Some(sentinels) => {
+                let nodes = servers::sentinels(&self.settings, &info, sentinels)?;
                 Some(Arc::new(Sentinels::new(nodes, info.clone(), Arc::clone(clock))))
             }
             None => None,
@@ -129,7 +154,7 @@ impl LockClientBuilder {
     pub(super) fn in_cluster(
         &self,
         info: Endpoint,
-        urls: &[String],
+        nodes: &[GivenServer],
         clock: &Arc<dyn Clock>,
         identity: Arc<Identity>,
     ) -> Result<Cluster> {
@@ -137,7 +162,7 @@ impl LockClientBuilder {
             let allowed = "one of the two, as the nodes of a cluster watch each other";
             return Err(Error::config("cluster", "set beside sentinels", allowed));
         }
-        let seeds = servers::seeds(&self.settings, &info, urls)?;
+        let seeds = servers::seeds(&self.settings, &info, nodes)?;
         let settings = NodeSettings {
             pool: self.settings.pool.clone(),
             timeouts: self.timeouts(),

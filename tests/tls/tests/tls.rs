@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold::redis::{ConnectionAddr, IntoConnectionInfo as _};
 use leasehold::{Error, LockClient, LockClientBuilder, LossCause};
 use leasehold_support::Server;
 use leasehold_tls_test::{Authority, Certificate, Terminator};
@@ -54,6 +55,25 @@ fn lock_wait_hand_over_and_loss_work_over_tls() {
     assert!(guard.check().is_err_and(|error| error.is_lost()));
     assert_eq!(guard.loss().map(|loss| loss.cause()), Some(LossCause::Deleted));
     assert!(terminator.handshakes() >= 2);
+}
+
+#[test]
+fn connection_info_with_tls_trusts_what_the_builder_says() {
+    let (server, authority) = (server(), Authority::new("ours"));
+    let terminator = before(&server, &authority.sign("127.0.0.1"), None);
+    let address = terminator.address();
+    let to = |insecure| {
+        let (host, port) = (address.ip().to_string(), address.port());
+        let info = ConnectionAddr::TcpTls { host, port, insecure, tls_params: None };
+        LockClient::builder_with_info(info.into_connection_info().unwrap()).connect_now(true)
+    };
+    let client = to(false).ca_certificate(authority.pem()).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    // By the machine's authorities the server is a stranger.
+    is_tls_fault(to(false).build());
+    let before = terminator.handshakes();
+    assert!(to(true).ca_certificate(authority.pem()).build().unwrap_err().is_config());
+    assert_eq!(terminator.handshakes(), before);
 }
 
 #[test]

@@ -831,6 +831,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::fault::surplus_reply_ends_its_connection",
     ),
     bug("password-in-an-error", "secrets", "it::input::a_password_is_never_shown"),
+    bug(
+        "provided-password-shown",
+        "secrets",
+        "it::credentials::provided_password_is_in_no_log_line_error_or_debug",
+    ),
+    bug(
+        "credentials-asked-for-once",
+        "a rotated password",
+        "it::credentials::lease_survives_a_rotation_of_the_password",
+    ),
+    bug(
+        "insecure-tls-accepted",
+        "secrets",
+        "leasehold::wire::endpoint::info::tests::bad_info_error_names_field_value_and_what_is_allowed",
+    ),
     // Several nodes of a cluster.
     bug(
         "cluster-count-of-listeners-believed",

@@ -1,0 +1,224 @@
+//! The settings of a client as a file has them.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::base::error::{Error, Result};
+use crate::base::option::{LockOptions, Release, Wait};
+use crate::base::serial::{LeaseForm, span};
+use crate::client::{LockClient, LockClientBuilder};
+use crate::wire::endpoint::{GivenServer, shown};
+
+/// The settings of a [`LockClient`] and the options of its locks, as a file in TOML, JSON or the like has them.
+///
+/// Each field has the name of a setter of [`LockClientBuilder`], and `lock` has those of [`LockOptions`]. What is
+/// left out has the setter's default; only `url` is needed. An unknown field is an error. Times are written as
+/// `500ms`, `10s` or `5m`, and `"never"` stands for `None`.
+/// [Options](crate::guide::options#settings-from-a-file) lists the fields.
+///
+/// ```
+/// use leasehold::ClientSettings;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let file = r#"{
+///     "url": "redis://locks:s3cret@localhost:6379/2",
+///     "command_timeout": "500ms",
+///     "idle_timeout": "never",
+///     "lock": { "lease": { "ttl": "10s" }, "max_hold": "5m" }
+/// }"#;
+/// let settings: ClientSettings = serde_json::from_str(file)?;
+/// // The password is not shown.
+/// assert!(!format!("{settings:?}").contains("s3cret"));
+/// // Callbacks are set here.
+/// let client = settings.builder()?.on_loss(|loss| eprintln!("{loss}")).build()?;
+/// let lock = client.mutex_with("orders:42", settings.lock_options()?)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientSettings {
+    url: String,
+    sentinels: Option<Vec<String>>,
+    cluster: Option<Vec<String>>,
+    connect_timeout: Option<String>,
+    command_timeout: Option<String>,
+    max_size: Option<u32>,
+    min_idle: Option<u32>,
+    max_idle: Option<u32>,
+    max_wait: Option<String>,
+    idle_timeout: Option<String>,
+    max_lifetime: Option<String>,
+    test_on_borrow: Option<bool>,
+    give_up_after: Option<String>,
+    slow_wait: Option<String>,
+    announce: Option<bool>,
+    connect_now: Option<bool>,
+    name_prefix: Option<String>,
+    label: Option<String>,
+    #[cfg(feature = "tls")]
+    ca_certificate: Option<String>,
+    #[cfg(feature = "tls")]
+    client_certificate: Option<CertificateForm>,
+    lock: LockForm,
+}
+
+#[cfg(feature = "tls")]
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CertificateForm {
+    chain: String,
+    key: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LockForm {
+    lease: LeaseForm,
+    max_hold: Option<String>,
+    max_renewals: Option<u32>,
+    wait: Option<String>,
+    release: Option<String>,
+    local_handoffs: Option<u32>,
+    linger: Option<String>,
+    min_replicas: Option<ReplicasForm>,
+    min_fsyncs: Option<FsyncsForm>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplicasForm {
+    least: u32,
+    within: String,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FsyncsForm {
+    local: bool,
+    replicas: u32,
+    within: String,
+}
+
+/// A time, or `never`.
+fn span_or_never(setting: &str, text: &str) -> Result<Option<Duration>> {
+    if text == "never" { Ok(None) } else { span(setting, text).map(Some) }
+}
+
+/// Passes those fields to the setters of their names that are there, each read by the function before them.
+macro_rules! set {
+    ($form:expr, $target:ident, $(|$value:pat_param, $field:ident| $read:expr => $($name:ident),+;)+) => {
+        $($(if let Some($value) = &$form.$name {
+            let $field = stringify!($name);
+            $target = $target.$name($read);
+        })+)+
+    };
+}
+
+impl ClientSettings {
+    /// A builder with these settings.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a time that is none. Everything else is checked by
+    /// [`build`](LockClientBuilder::build).
+    ///
+    /// ```
+    /// use leasehold::ClientSettings;
+    ///
+    /// let file = r#"{ "url": "redis://localhost", "max_wait": "10 parsecs" }"#;
+    /// let settings: ClientSettings = serde_json::from_str(file).unwrap();
+    /// let error = settings.builder().unwrap_err();
+    /// assert!(error.to_string().contains("max_wait"));
+    /// ```
+    pub fn builder(&self) -> Result<LockClientBuilder> {
+        let mut builder = LockClient::builder(&self.url);
+        set! { self, builder,
+            |urls, _field| urls => sentinels, cluster;
+            |text, field| span(field, text)? => connect_timeout, command_timeout, max_wait, give_up_after;
+            |text, field| span_or_never(field, text)? => idle_timeout, max_lifetime, slow_wait;
+            |value, _field| *value => max_size, min_idle, max_idle, test_on_borrow, announce, connect_now;
+            |text, _field| text => name_prefix, label;
+        }
+        #[cfg(feature = "tls")]
+        {
+            set! { self, builder, |pem, _field| pem => ca_certificate; }
+            if let Some(CertificateForm { chain, key }) = &self.client_certificate {
+                builder = builder.client_certificate(chain, key);
+            }
+        }
+        Ok(builder)
+    }
+
+    /// The options for locks.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a time, a way to wait or a way to release that is none. Everything
+    /// else is checked where the lock is made.
+    ///
+    /// ```
+    /// use leasehold::{ClientSettings, LockOptions, Wait};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = r#"{ "url": "redis://localhost", "lock": { "wait": "spin" } }"#;
+    /// let settings: ClientSettings = serde_json::from_str(file)?;
+    /// assert_eq!(settings.lock_options()?, LockOptions::new().wait(Wait::spin()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_options(&self) -> Result<LockOptions> {
+        let lock = &self.lock;
+        let mut options = LockOptions::new().lease(lock.lease.lease()?);
+        set! { lock, options,
+            |text, field| span(field, text)? => max_hold, linger;
+            |value, _field| *value => max_renewals, local_handoffs;
+            |text, _field| wait(text)? => wait;
+            |text, _field| release(text)? => release;
+        }
+        if let Some(ReplicasForm { least, within }) = &lock.min_replicas {
+            options = options.min_replicas(*least, span("time-out of min_replicas", within)?);
+        }
+        if let Some(FsyncsForm { local, replicas, within }) = &lock.min_fsyncs {
+            let within = span("time-out of min_fsyncs", within)?;
+            options = options.min_fsyncs(*local, *replicas, within);
+        }
+        Ok(options)
+    }
+}
+
+fn wait(text: &str) -> Result<Wait> {
+    match text {
+        "queue" => Ok(Wait::queue()),
+        "notify" => Ok(Wait::notify()),
+        "spin" => Ok(Wait::spin()),
+        _ => Err(unknown("wait", text, "queue, notify or spin")),
+    }
+}
+
+fn release(text: &str) -> Result<Release> {
+    match text {
+        "lua" => Ok(Release::lua()),
+        "watch" => Ok(Release::watch()),
+        _ => Err(unknown("release", text, "lua or watch")),
+    }
+}
+
+fn unknown(setting: &str, text: &str, allowed: &str) -> Error {
+    Error::config(setting, format_args!("\"{}\"", text.escape_debug()), allowed)
+}
+
+impl fmt::Debug for ClientSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not derived: the URLs may have passwords, and the certificate has a key.
+        let server = GivenServer::url(&self.url).endpoint().map(|server| shown(&server));
+        let server = server.unwrap_or_else(|_| "not readable".to_owned());
+        f.debug_struct("ClientSettings")
+            .field("url", &server)
+            .field("name_prefix", &self.name_prefix)
+            .field("label", &self.label)
+            .finish_non_exhaustive()
+    }
+}
