@@ -34,6 +34,7 @@ mod mutex;
 mod notify;
 mod panic;
 mod pool;
+mod query;
 mod queue;
 mod quorum;
 mod quorum_wait;
