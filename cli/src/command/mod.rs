@@ -13,6 +13,7 @@ mod ask;
 mod list;
 mod release;
 mod show;
+mod top;
 mod wait;
 
 /// Distributed locks on Redis and Valkey, from the shell.
@@ -34,6 +35,8 @@ enum Command {
     Ls(list::ListArguments),
     /// Show who holds a lock and who waits for it.
     Show(show::ShowArguments),
+    /// Watch the locks in use, live.
+    Top(top::TopArguments),
     /// Wait until a lock is free.
     Wait(wait::WaitArguments),
     /// Ask the holder of a mutex to release it.
@@ -61,6 +64,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match command {
         Command::Ls(list) => list.run(&connection, json),
         Command::Show(show) => show.run(&connection, json),
+        Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection, json),
         Command::Ask(ask) => ask.run(&connection, json),
         Command::Release(release) => release.run(&connection, json),

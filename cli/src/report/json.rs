@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kind::word_of;
 use crate::name::Shown;
+use crate::report::row::{Row, rows};
 
 /// The version of the schema.
 const VERSION: u32 = 1;
@@ -25,10 +26,10 @@ pub(crate) fn print(fields: Value) -> io::Result<()> {
 
 /// A list of locks.
 pub(crate) fn locks(locks: &[ListedLock]) -> Value {
-    locks.iter().map(lock).collect()
+    locks.iter().zip(rows(locks)).map(|(listed, row)| lock(listed, &row)).collect()
 }
 
-fn lock(lock: &ListedLock) -> Value {
+fn lock(lock: &ListedLock, row: &Row) -> Value {
     let seen = lock.inspection();
     json!({
         "name": Shown(lock.name()).to_string(),
@@ -37,6 +38,7 @@ fn lock(lock: &ListedLock) -> Value {
         "holders": seen.holders().iter().map(holder).collect::<Value>(),
         "waiters": seen.waiters().iter().map(waiter).collect::<Value>(),
         "waiting": seen.waiting(),
+        "blocker": (!row.blocker.is_empty()).then_some(&row.blocker),
         "permits": seen.permits().map(|it| json!({ "limit": it.limit(), "used": it.used() })),
     })
 }

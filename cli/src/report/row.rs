@@ -93,7 +93,8 @@ fn holders(first: &Holder, seen: &Inspection) -> String {
 fn name_blockers(rows: &mut [Row]) {
     let mut waits_at: HashMap<&Process, usize> = HashMap::new();
     for (at, row) in rows.iter().enumerate() {
-        for waiter in &row.waiters {
+        // A thread that waits for another thread of its process says nothing about that process.
+        for waiter in row.waiters.iter().filter(|&waiter| row.process.as_ref() != Some(waiter)) {
             waits_at.entry(waiter).or_insert(at);
         }
     }
@@ -109,7 +110,7 @@ fn name_blockers(rows: &mut [Row]) {
         }
         match at == start {
             true => rows[at].holder.clone(),
-            false => format!("{} by {}", rows[at].holder, rows[at].name),
+            false => format!("{} (has {})", rows[at].holder, rows[at].name),
         }
     };
     let is_waited_for = |row: &Row| row.waiting.is_some_and(|it| it > 0);
@@ -148,7 +149,7 @@ mod tests {
     fn blocker_is_the_end_of_the_chain() {
         let rows =
             vec![held("a", 1, &[9]), held("b", 2, &[1]), held("c", 3, &[2]), held("d", 4, &[])];
-        assert_eq!(blockers(rows), ["3 by c", "3 by c", "3", ""]);
+        assert_eq!(blockers(rows), ["3 (has c)", "3 (has c)", "3", ""]);
     }
 
     #[test]
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn process_that_waits_for_its_own_lock_blocks_itself() {
-        assert_eq!(blockers(vec![held("a", 1, &[1])]), ["cycle with a"]);
+    fn threads_of_one_process_are_no_chain() {
+        assert_eq!(blockers(vec![held("a", 1, &[1]), held("b", 1, &[1])]), ["1", "1"]);
     }
 }

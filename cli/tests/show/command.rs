@@ -86,6 +86,7 @@ fn json_of_a_lock_has_all_fields() {
             }],
             "waiters": [],
             "waiting": 0,
+            "blocker": null,
             "permits": null,
         }],
     });

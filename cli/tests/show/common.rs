@@ -42,6 +42,17 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Ends the waits of these clients, also where a test fails while its threads wait.
+pub(crate) struct EndWaits<'a>(pub(crate) &'a [LockClient]);
+
+impl Drop for EndWaits<'_> {
+    fn drop(&mut self) {
+        for client in self.0 {
+            let _ = client.close(Duration::ZERO, SOON);
+        }
+    }
+}
+
 /// What a run of the program left.
 #[derive(Debug)]
 pub(crate) struct Ran {

@@ -3,3 +3,5 @@
 mod command;
 mod common;
 mod connection;
+mod terminal;
+mod top;
