@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::status;
 
 mod ask;
+mod doctor;
 mod list;
 mod release;
 mod show;
@@ -43,6 +44,8 @@ enum Command {
     Ask(ask::AskArguments),
     /// Take a lock from its holder.
     Release(release::ReleaseArguments),
+    /// Say what holds on this server: what locks need, what that means, and how to mend it.
+    Doctor(doctor::DoctorArguments),
 }
 
 /// Reads the arguments. Help and version are printed here.
@@ -67,6 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection, json),
         Command::Ask(ask) => ask.run(&connection, json),
+        Command::Doctor(doctor) => doctor.run(&connection, json),
         Command::Release(release) => release.run(&connection, json),
     }
 }

@@ -3,5 +3,6 @@
 mod command;
 mod common;
 mod connection;
+mod doctor;
 mod terminal;
 mod top;
