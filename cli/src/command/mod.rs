@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
@@ -11,6 +11,7 @@ use crate::status;
 
 mod ask;
 mod doctor;
+mod generate;
 mod list;
 mod release;
 mod show;
@@ -46,6 +47,9 @@ enum Command {
     Release(release::ReleaseArguments),
     /// Say what holds on this server: what locks need, what that means, and how to mend it.
     Doctor(doctor::DoctorArguments),
+    /// Write manual pages, or what a shell completes.
+    #[command(hide = true)]
+    Generate(generate::GenerateArguments),
 }
 
 /// Reads the arguments. Help and version are printed here.
@@ -70,6 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection, json),
         Command::Ask(ask) => ask.run(&connection, json),
+        Command::Generate(generate) => generate.run(Arguments::command()),
         Command::Doctor(doctor) => doctor.run(&connection, json),
         Command::Release(release) => release.run(&connection, json),
     }

@@ -4,5 +4,6 @@ mod command;
 mod common;
 mod connection;
 mod doctor;
+mod generate;
 mod terminal;
 mod top;

@@ -62,7 +62,7 @@ fn offset(best: Sample) -> Finding {
     let error = best.took.as_secs_f64() / 2.0;
     let side = if best.offset < 0.0 { "behind" } else { "ahead of" };
     let seen = format!(
-        "the server's clock is {:.3} s {side} this machine's, give or take {error:.3} s",
+        "the server's clock is {:.6} s {side} this machine's, give or take {error:.6} s",
         best.offset.abs()
     );
     if best.offset.abs() - error < FAR {

@@ -25,7 +25,7 @@ fn persistence(probe: &Probe<'_>, info: &Info) -> Finding {
             Ok(other) => Finding::fine(CHECK, format!("append-only file, appendfsync {other}"))
                 .so("a crash of the machine may lose the locks of the last second or more"),
             Err(why) => Finding::fine(CHECK, "append-only file")
-                .so(format!("how often it is synced is not known, because {why}")),
+                .so(format!("how often it is synced is not known: {why}")),
         };
     }
     match probe.config("save").as_deref() {

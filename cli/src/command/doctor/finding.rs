@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::rule;
+
 /// How bad it is; the last is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -60,7 +62,13 @@ impl Finding {
         }
     }
 
+    /// `why` is the refusal of a server, or another text.
     pub(super) fn unknown(check: &'static str, why: impl fmt::Display) -> Finding {
+        let why = why.to_string();
+        let why = match rule::missing(&why) {
+            Some(rule) => format!("this user lacks {rule}"),
+            None => why,
+        };
         Finding {
             level: Level::Unknown,
             ..Finding::fine(check, format!("not known, because {why}"))

@@ -142,8 +142,10 @@ fn judge(probe: &Probe<'_>, needs: &[Need], lacks: &[Lack]) -> Vec<Finding> {
             }
             Lack::Command => format!("+{}", need.command),
         };
+        // Without its channel nobody may subscribe either, which is worse.
+        let group = if *lack == Lack::Channel { Group::Listening } else { need.group };
         if !missing.iter().any(|(_, known)| *known == rule) {
-            missing.push((need.group, rule));
+            missing.push((group, rule));
         }
     }
     let user = probe.user();
