@@ -5,5 +5,6 @@ mod common;
 mod connection;
 mod doctor;
 mod generate;
+mod picture;
 mod terminal;
 mod top;

@@ -33,6 +33,7 @@ pub(super) fn check(probe: &Probe<'_>) -> Vec<Finding> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the wall clock is what is compared")]
 fn sample(probe: &Probe<'_>) -> Result<Sample, String> {
     let before = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     let start = Instant::now();
