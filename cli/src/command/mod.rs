@@ -15,6 +15,7 @@ mod generate;
 mod list;
 mod release;
 mod show;
+#[cfg(unix)]
 mod top;
 mod wait;
 
@@ -38,6 +39,7 @@ enum Command {
     /// Show who holds a lock and who waits for it.
     Show(show::ShowArguments),
     /// Watch the locks in use, live.
+    #[cfg(unix)]
     Top(top::TopArguments),
     /// Wait until a lock is free.
     Wait(wait::WaitArguments),
@@ -71,6 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match command {
         Command::Ls(list) => list.run(&connection, json),
         Command::Show(show) => show.run(&connection, json),
+        #[cfg(unix)]
         Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection, json),
         Command::Ask(ask) => ask.run(&connection, json),
