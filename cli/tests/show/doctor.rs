@@ -130,7 +130,7 @@ fn eviction_is_a_warning() {
 #[test]
 fn full_server_is_a_fault() {
     let server = sound();
-    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1mb"]);
+    ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "100kb"]);
     let ran = doctor("memory is full", &server.tcp_url(), &[]).ends(2);
     assert_eq!(bad(&ran), ["memory", "lock"]);
 }
@@ -230,7 +230,7 @@ fn what_may_not_be_asked_is_not_known() {
         says(&unknown, "seen", "not known, because this user lacks +info");
     }
     // A script knows the version.
-    says(&finding(&ran, "version", "ok"), "seen", "Redis 7.");
+    says(&finding(&ran, "version", "ok"), "seen", "Redis ");
     finding(&ran, "lock", "ok");
 }
 

@@ -17,9 +17,9 @@ pub(super) fn check(probe: &Probe<'_>) -> Finding {
     let seen = match limit {
         0 => format!("maxmemory-policy {policy}, without a limit"),
         _ => format!(
-            "maxmemory-policy {policy}; {} % of {} MB are used",
-            used * 100 / limit,
-            limit >> 20
+            "maxmemory-policy {policy}; {} % of {} are used",
+            used.saturating_mul(100) / limit,
+            size(limit)
         ),
     };
     match (policy, limit) {
@@ -34,5 +34,12 @@ pub(super) fn check(probe: &Probe<'_>) -> Finding {
         _ => Finding::warning(CHECK, seen)
             .so("a lock has a time to live, and so it may be evicted: two holders at a time")
             .mend("CONFIG SET maxmemory-policy noeviction"),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        ..0x10_0000 => format!("{} kB", bytes >> 10),
+        _ => format!("{} MB", bytes >> 20),
     }
 }
