@@ -9,6 +9,7 @@ mod local_locks;
 mod lock_client;
 mod locks;
 mod multi;
+mod once;
 mod query;
 mod quorum_builder;
 mod quorum_client;
