@@ -72,6 +72,71 @@ impl LockClient {
     }
 }
 
+impl LockClient {
+    /// The locks of this name that are in use, whatever their kind: none if nobody holds or waits for one.
+    ///
+    /// It takes one round trip. A string is a mutex and a hash is a reentrant lock, also where another program wrote
+    /// it. There is more than one only where nobody holds the name and processes wait for it as locks of
+    /// several kinds. A user that may not inspect one of the kinds gets the others.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have,
+    /// [`is_wrong_type`](crate::Error::is_wrong_type) if the key is a lock of no kind, and when Redis cannot be
+    /// asked.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// for lock in client.locks_named("orders:42")? {
+    ///     println!("{}: {}", lock.kind(), lock.inspection());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn locks_named(&self, name: impl AsRef<[u8]>) -> Result<Vec<ListedLock>> {
+        let (engine, name) = (self.engine(), name.as_ref());
+        // One script tells of semaphores and of read-write locks, which share a key.
+        let kinds: [&'static dyn LockKind; 3] = [&MutexKind, &ReentrantKind, &SEMAPHORE];
+        let named = |kind| Ok(engine.protocol.target(kind, self.name(kind, name)?));
+        let targets: Vec<_> = kinds.into_iter().map(named).collect::<Result<_>>()?;
+        let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
+        let (mut found, mut is_inspected, mut refusal) = (Vec::new(), false, None);
+        for (target, inspection) in targets.iter().zip(inspections) {
+            match inspection {
+                Ok(inspection) => {
+                    is_inspected = true;
+                    let kind = target.kind().name();
+                    let is_rw = kind == SEMAPHORE.name() && inspection.permits().is_none();
+                    let kind = if is_rw { RW_LOCK.name() } else { kind };
+                    if in_use(&inspection) {
+                        found.push(ListedLock { name: name.to_vec(), kind, inspection });
+                    }
+                }
+                Err(failure) => {
+                    let is_other = failure.is_wrong_type() || failure.is_denied();
+                    let error = Error::from(failure).of(target.name());
+                    if !is_other {
+                        return Err(error);
+                    }
+                    // A missing right says more than the wrong type.
+                    if error.is_denied() || refusal.is_none() {
+                        refusal = Some(error);
+                    }
+                }
+            }
+        }
+        match refusal {
+            Some(error) if !is_inspected => Err(error),
+            _ => Ok(found),
+        }
+    }
+}
+
+/// Whether anybody holds the lock or waits for it.
+fn in_use(inspection: &Inspection) -> bool {
+    !inspection.holders().is_empty() || inspection.waiting().is_some_and(|it| it > 0)
+}
+
 /// An iterator over the locks that are in use; see [`LockClient::locks`].
 ///
 /// An item is an error where one lock could not be inspected, or a scan could not go on; a scan ends with that. A
@@ -163,11 +228,9 @@ impl Locks {
                 if candidate.is_found && is_rw {
                     kind = RW_LOCK.name();
                 }
-                let in_use = !inspection.holders().is_empty()
-                    || inspection.waiting().is_some_and(|it| it > 0);
                 let name = self.pattern.rest(target.key())?.to_vec();
                 // A scan may return a key twice.
-                (is_lock && in_use && self.seen.insert((kind, target.name().clone())))
+                (is_lock && in_use(&inspection) && self.seen.insert((kind, target.name().clone())))
                     .then(|| Ok(ListedLock { name, kind, inspection }))
             }
             // It is no lock of this kind any more.

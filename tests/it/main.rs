@@ -37,6 +37,7 @@ mod observe;
 mod once;
 mod panic;
 mod pool;
+mod query;
 mod queue;
 mod quorum;
 mod quorum_wait;

@@ -1,16 +1,26 @@
-//! The subcommands. Each has a module of its own, and knows nothing of the others.
+//! The subcommands. Each has a module of its own.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
+use crate::status;
 
+mod ask;
+mod doctor;
+mod generate;
 mod list;
+mod release;
+mod show;
+#[cfg(unix)]
+mod top;
+mod wait;
 
 /// Distributed locks on Redis and Valkey, from the shell.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "leasehold", version, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -22,10 +32,39 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     /// List the locks that are in use.
     Ls(list::ListArguments),
+    /// Show who holds a lock and who waits for it.
+    Show(show::ShowArguments),
+    /// Watch the locks in use, live.
+    #[cfg(unix)]
+    Top(top::TopArguments),
+    /// Wait until a lock is free.
+    Wait(wait::WaitArguments),
+    /// Ask the holder of a mutex to release it.
+    Ask(ask::AskArguments),
+    /// Take a lock from its holder.
+    Release(release::ReleaseArguments),
+    /// Say what holds on this server: what locks need, what that means, and how to mend it.
+    Doctor(doctor::DoctorArguments),
+    /// Write manual pages, or what a shell completes.
+    #[command(hide = true)]
+    Generate(generate::GenerateArguments),
+}
+
+/// Reads the arguments. Help and version are printed here.
+pub(crate) fn parse() -> Result<Arguments, Failure> {
+    Arguments::try_parse().map_err(|error| {
+        let status = match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => status::DONE,
+            _ => status::USAGE,
+        };
+        // Nothing is to be done about a closed output.
+        let _ = error.print();
+        Failure::new(status, "")
+    })
 }
 
 /// Runs a subcommand. Returns the exit status of the program.
@@ -33,5 +72,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { command, connection, json } = arguments;
     match command {
         Command::Ls(list) => list.run(&connection, json),
+        Command::Show(show) => show.run(&connection, json),
+        #[cfg(unix)]
+        Command::Top(top) => top.run(&connection, json),
+        Command::Wait(wait) => wait.run(&connection, json),
+        Command::Ask(ask) => ask.run(&connection, json),
+        Command::Generate(generate) => generate.run(Arguments::command()),
+        Command::Doctor(doctor) => doctor.run(&connection, json),
+        Command::Release(release) => release.run(&connection, json),
     }
 }

@@ -1,0 +1,35 @@
+-- Tells which commands this user may run, and what is missing: the command, a key or a channel.
+--
+-- ARGV  the number of words of a command, its words, and so on
+-- Returns a number for each: 0 it may be run, 1 the command is missing, 2 the key, 3 the channel
+--
+-- What the list denies is run all the same: nothing happens, and the refusal says which of the three it was. A
+-- command that no script may run says nothing then, and has no key.
+local replies, at = {}, 1
+while ARGV[at] do
+  local count = tonumber(ARGV[at])
+  local words = {}
+  for i = 1, count do
+    words[i] = ARGV[at + i]
+  end
+  at = at + count + 1
+  local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
+  local lacks = 0
+  if not (known and allowed) then
+    local reply = redis.pcall(unpack(words))
+    local text = type(reply) == 'table' and reply.err or ''
+    local function says(words)
+      return string.find(text, words, 1, true)
+    end
+    -- The second words of each are those of Redis 7.0.
+    if says('permissions to access a channel') or says("can't publish to the channel") then
+      lacks = 3
+    elseif says('permissions to access') or says('of the keys mentioned') then
+      lacks = 2
+    else
+      lacks = 1
+    end
+  end
+  replies[#replies + 1] = lacks
+end
+return replies

@@ -1,0 +1,10 @@
+//! The subcommands that look, by the real program against real servers.
+
+mod command;
+mod common;
+mod connection;
+mod doctor;
+mod generate;
+mod picture;
+mod terminal;
+mod top;
