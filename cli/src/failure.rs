@@ -13,6 +13,15 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    pub(crate) fn new(status: u8, text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), status }
+    }
+
+    /// The arguments ask for something that cannot be.
+    pub(crate) fn usage(text: impl Into<String>) -> Failure {
+        Failure::new(status::USAGE, text)
+    }
+
     #[expect(clippy::print_stderr, reason = "the program's own message")]
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("leasehold: {}", self.text);

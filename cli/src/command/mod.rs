@@ -8,6 +8,8 @@ use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 
 mod list;
+#[cfg(unix)]
+mod run;
 
 /// Distributed locks on Redis and Valkey, from the shell.
 #[derive(Debug, Parser)]
@@ -26,6 +28,9 @@ pub(crate) struct Arguments {
 enum Command {
     /// List the locks that are in use.
     Ls(list::ListArguments),
+    /// Run a job under a lock. No process of the job is alive when the lease ends.
+    #[cfg(unix)]
+    Run(run::RunArguments),
 }
 
 /// Runs a subcommand. Returns the exit status of the program.
@@ -33,5 +38,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { command, connection, json } = arguments;
     match command {
         Command::Ls(list) => list.run(&connection, json),
+        #[cfg(unix)]
+        Command::Run(run) => run.run(&connection),
     }
 }
