@@ -147,9 +147,13 @@ impl Guardian {
     }
 
     fn main_changed(&mut self, status: WaitStatus) {
-        if status.stopped() {
-            self.is_stopped = true;
-            self.link.send(Report::Stopped);
+        if let Some(signal) = status.stopping_signal() {
+            // It went on meanwhile, and its shell waits for news of the wrapper.
+            if std::mem::replace(&mut self.is_stopped, true) {
+                self.link.send(Report::Continued);
+                self.wake = Some(Moment::now());
+            }
+            self.link.send(Report::Stopped(signal));
             return;
         }
         if let Some(end) = job_end(status) {

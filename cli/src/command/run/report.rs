@@ -33,7 +33,8 @@ pub(crate) enum Report {
     Started,
     /// The system's error; none where there was too little left of the lease.
     NotStarted(Option<i32>),
-    Stopped,
+    /// A signal stopped the main process.
+    Stopped(i32),
     Continued,
     /// The job was told to end.
     Ending(Reason),
@@ -83,7 +84,7 @@ impl Message for Report {
         match self {
             Report::Started => (1, 0, 0),
             Report::NotStarted(error) => (2, error.map_or(0, unsigned), 0),
-            Report::Stopped => (3, 0, 0),
+            Report::Stopped(signal) => (3, unsigned(signal), 0),
             Report::Continued => (4, 0, 0),
             Report::Ending(Reason::Lost) => (5, 0, 0),
             Report::Ending(Reason::Silence) => (5, 1, 0),
@@ -99,7 +100,7 @@ impl Message for Report {
             (1, ..) => Report::Started,
             (2, 0, _) => Report::NotStarted(None),
             (2, error, _) => Report::NotStarted(Some(i32::try_from(error).ok()?)),
-            (3, ..) => Report::Stopped,
+            (3, signal, _) => Report::Stopped(i32::try_from(signal).ok()?),
             (4, ..) => Report::Continued,
             (5, 0, _) => Report::Ending(Reason::Lost),
             (5, 1, _) => Report::Ending(Reason::Silence),
@@ -227,7 +228,7 @@ mod tests {
             Report::Started,
             Report::NotStarted(None),
             Report::NotStarted(Some(2)),
-            Report::Stopped,
+            Report::Stopped(20),
             Report::Continued,
             Report::Ending(Reason::Lost),
             Report::Ending(Reason::Silence),

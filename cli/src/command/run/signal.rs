@@ -164,21 +164,32 @@ fn ignored_in(status: &str, number: i32) -> bool {
     mask.unwrap_or(0) & bit.unwrap_or(0) != 0
 }
 
-/// Stops this process, as the terminal would have done.
-pub(crate) fn stop_here() {
-    let _ = kill_process(getpid(), rustix::process::Signal::STOP);
+/// Does to this process what the signal does to one that does not handle it: stops it, so that its caller sees by
+/// which signal, and returns when it goes on.
+pub(crate) fn stop_by(number: i32) {
+    #[cfg(target_os = "linux")]
+    raise(number);
+    // Elsewhere the signal is caught, and not blocked.
+    #[cfg(not(target_os = "linux"))]
+    let _ = signal_hook::low_level::emulate_default_handler(number);
 }
 
 /// Ends this process by the signal, so that its caller sees why. Returns if the signal does not end it.
 pub(crate) fn die_of(number: i32) {
-    // Elsewhere the signal is caught, and not blocked.
     #[cfg(not(target_os = "linux"))]
     let _ = signal_hook::low_level::emulate_default_handler(number);
+    raise(number);
+}
+
+/// Lets this process be hit by a signal that is blocked otherwise.
+fn raise(number: i32) {
     if let (Ok(name), Some(signal)) =
         (Signal::try_from(number), rustix::process::Signal::from_named_raw(number))
     {
-        let _ = SigSet::from(name).thread_unblock();
+        let set = SigSet::from(name);
+        let _ = set.thread_unblock();
         let _ = kill_process(getpid(), signal);
+        let _ = set.thread_block();
     }
 }
 

@@ -97,7 +97,7 @@ impl Wrapper {
         while let Some(arrival) = self.signals.next() {
             match arrival.effect() {
                 Effect::Nothing => {}
-                Effect::Stop => signal::stop_here(),
+                Effect::Stop => signal::stop_by(arrival.number),
                 Effect::End if signal::is_ignored(arrival.number) => {}
                 Effect::End => {
                     // The lock may just have been granted.
@@ -170,12 +170,13 @@ impl Wrapper {
                 warn("the guardian of the job was killed, and the job with it");
                 return self.end_all();
             }
-            if backstop.step(now) == Step::Kill {
+            let Step::Wait(last) = backstop.step(now) else {
                 warn("the guardian of the job does not run, and the lease is about to end");
                 return self.end_all();
-            }
+            };
             let inputs = [Some(self.link.as_fd()), self.signals.input()];
-            self.waiter.wait(&inputs.into_iter().flatten().collect::<Vec<_>>(), tick)?;
+            let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+            self.waiter.wait(&inputs, tick.min(last))?;
         }
     }
 
@@ -196,8 +197,8 @@ impl Wrapper {
                     (progress.not_started, progress.is_clean) = (Some(error), true);
                 }
                 // A later report may say that the job goes on.
-                Report::Stopped if place + 1 == reports.len() => signal::stop_here(),
-                Report::Stopped => {}
+                Report::Stopped(by) if place + 1 == reports.len() => signal::stop_by(by),
+                Report::Stopped(_) => {}
                 Report::Continued => self.link.send(News::Awake),
                 Report::Ending(Reason::Finished) => {}
                 Report::Ending(reason) => {
