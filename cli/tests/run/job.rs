@@ -75,6 +75,7 @@ fn play(role: &str, journal: &Path) -> Command {
 
 /// No test: the processes of jobs.
 #[test]
+#[expect(clippy::zombie_processes, reason = "the guardian of the job waits for them")]
 fn job_of_a_test() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let journal = PathBuf::from(std::env::args().next_back().expect("a journal"));
