@@ -23,6 +23,7 @@ page!(errors);
 page!(operations);
 page!(topologies);
 page!(limits);
+page!(moving);
 page!(proof);
 
 // Its code and its links need the feature.

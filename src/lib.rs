@@ -55,6 +55,7 @@
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
 //! | [`Semaphore`], [`Permit`] | at most so many holders at a time, each with a number of its own |
 //! | [`RwLock`], [`ReadGuard`], [`UpgradableReadGuard`], [`WriteGuard`] | many readers or one writer |
+//! | [`Once`], [`Period`], [`Missed`], [`Run`], [`RunOutcome`], [`LastRun`] | a job that runs [once in a period](LockClient::once) |
 //! | [`MultiGuard`], [`Part`], [`PartGuard`] | the holds of [several locks](LockClient::lock_all) that were taken at once |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
@@ -73,7 +74,8 @@
 //! [Concepts](guide::concepts) · [Recipes](guide::recipes) · [Testing](guide::testing) ·
 //! [Options](guide::options) · [Waiting and fairness](guide::waiting) ·
 //! [Errors by symptom](guide::errors) · [Operations](guide::operations) ·
-//! [Topologies](guide::topologies) · [Limits](guide::limits) · [How it is proven](guide::proof)
+//! [Topologies](guide::topologies) · [Limits](guide::limits) · [Moving here](guide::moving) ·
+//! [How it is proven](guide::proof)
 //!
 //! # Features
 //!
@@ -113,8 +115,9 @@ pub use client::{
     QuorumClientBuilder,
 };
 pub use kind::{
-    Guard, LeaseWatch, MultiGuard, Mutex, OwnedLease, Part, PartGuard, Permit, ReadGuard,
-    ReentrantLock, RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
+    Begun, Guard, LastRun, LeaseWatch, Missed, MultiGuard, Mutex, Once, OwnedLease, Part,
+    PartGuard, Period, Permit, ReadGuard, ReentrantLock, Run, RunEnd, RunOutcome, RunResult,
+    RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
 };
 pub use redis;
 

@@ -44,12 +44,14 @@ words! {
     /// Those who wait for a lock whose holders have weights.
     LINE = "line",
     /// When each of them counts as dead.
-    SIGNS = "signs";
+    SIGNS = "signs",
+    /// When a job ran last.
+    RECORD = "record";
     // Of counted locks.
     "changes", "limit", "slots", "permits", "readers", "writers", "upgrade",
     // Of anything else.
     "holders", "waiters", "owner", "owners", "count", "index", "latch", "lease", "meta", "notes",
-    "once", "record", "records", "sharers", "state", "stats"
+    "once", "records", "sharers", "state", "stats"
 }
 
 /// The index of the locks that are in use.

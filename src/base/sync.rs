@@ -12,6 +12,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use std::thread::ThreadId;
+pub(crate) use std::thread::panicking;
 pub(crate) use std::thread_local;
 
 use std::time::Duration;

@@ -9,6 +9,7 @@ mod local_locks;
 mod lock_client;
 mod locks;
 mod multi;
+mod once;
 mod quorum_builder;
 mod quorum_client;
 mod setter;

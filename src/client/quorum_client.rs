@@ -29,7 +29,8 @@ use crate::kind::{Handle, Mutex};
 /// server costs one [time-out][timeout], once. It waits by [`Wait::notify`], the default, or by
 /// [`Wait::spin`], and has no queue. Two callers that ask at the same moment may split the votes,
 /// so that [`try_lock`](Mutex::try_lock) returns `None` to both. There is no
-/// [`transaction`](crate::Guard::transaction): the data would have to be on all servers.
+/// [`transaction`](crate::Guard::transaction): the data would have to be on all servers. For the same
+/// reason there is no [`once`](LockClient::once): each server could have another record.
 /// [Topologies](crate::guide::topologies#several-independent-servers) has the details of waiting
 /// and of restarted servers.
 ///

@@ -22,6 +22,14 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
     Err(error.of(holding.name()))
 }
 
+/// Waits until replicas and disks have what was written under a lease, if its options ask for that.
+pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
+    // The wait is for a later write, and replicas and files apply all writes in order.
+    let mut wanted = holding.lease.terms.options.durabilities();
+    let error = wanted.find_map(|wanted| missing(holding, wanted));
+    error.map_or(Ok(()), |error| Err(error.of(holding.name())))
+}
+
 /// The error if there are too few copies of the lease; `None` if there are enough.
 fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     let Holding { slot, lease } = holding;

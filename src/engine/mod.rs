@@ -92,7 +92,7 @@ mod change;
 pub(crate) mod closing;
 pub(crate) mod context;
 mod dispatch;
-mod durability;
+pub(crate) mod durability;
 pub(crate) mod extend;
 mod heartbeat;
 pub(crate) mod holding;

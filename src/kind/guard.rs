@@ -73,6 +73,11 @@ impl Guard {
         self.0.hold().count()
     }
 
+    /// Its owner's value in Redis.
+    pub(super) fn owner(&self) -> &[u8] {
+        &self.holding().lease.terms.owner
+    }
+
     /// Releases as a drop does, but returns a loss.
     pub(crate) fn finish(self) -> Result<()> {
         match self.release() {

@@ -8,7 +8,7 @@ use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
-use crate::base::time::moment_of;
+use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::several::Wanted;
 use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
@@ -18,7 +18,9 @@ use crate::kind::Guard;
 use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
+use crate::wire::Value;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -160,9 +162,32 @@ impl Handle {
     }
 
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
-        let (kind, protocol) = (self.slot.target().kind(), &self.slot.context().protocol);
-        let holders = self.holders(View::Holders)?;
-        Ok(holders.first().map(|holder| holder.identify(kind, protocol.identity())))
+        Ok(self.holders(View::Holders)?.first().map(|holder| self.identify(holder)))
+    }
+
+    /// What people are told of a holder.
+    pub(super) fn identify(&self, holder: &ReportedHolder) -> Holder {
+        let identity = self.slot.context().protocol.identity();
+        holder.identify(self.slot.target().kind(), identity)
+    }
+
+    /// Whether this owner has the lock.
+    pub(super) fn is_owned_by(&self, owner: &[u8]) -> Result<bool> {
+        Ok(self.holders(View::Owners)?.iter().any(|holder| *holder.owner == *owner))
+    }
+
+    /// Makes a call at the server of the lock, which may run twice.
+    pub(super) fn call(&self, call: &Call) -> Result<Value> {
+        let context = self.slot.context();
+        context
+            .protocol
+            .call(self.slot.target(), call, context.exchange_deadline())
+            .map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    /// The present moment.
+    pub(super) fn now(&self) -> Moment {
+        self.slot.context().now()
     }
 
     fn holders(&self, view: View) -> Result<Vec<ReportedHolder>> {

@@ -134,8 +134,9 @@ use crate::protocol::request::{AcquireRequest, ChangeRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
-use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
+use crate::wire::script::Call;
+use crate::wire::{Pipeline, Value};
 
 /// The engine's view of the servers.
 ///
@@ -303,6 +304,12 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure>;
+
+    /// Makes a call at the server of the lock, which may run twice. The default is for a quorum, which has no
+    /// server of its own for anything.
+    fn call(&self, _target: &Target, _call: &Call, _deadline: Moment) -> Result<Value, Failure> {
+        Err(Failure::silent())
+    }
 
     /// Asks the holder to release the lock. Returns whether a client received the request.
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;

@@ -505,6 +505,12 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         })
     }
 
+    fn call(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure> {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            Failure::retry_disconnected(|| server.call(call, deadline)).map(|reply| reply.value)
+        })
+    }
+
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
         // Such a kind has no channel on which its holder could be asked. Nobody receiving the
         // request is a result and no error.

@@ -11,6 +11,7 @@
 //! | `close` | a client that is closed with a grace |
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `lock_all` | several locks at once |
+//! | `once` | jobs that run once in a period |
 //! | `locks` | what is announced and listed |
 //! | `rw_lock` | changes of a read-write lock without replies |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
@@ -21,6 +22,7 @@ mod keep;
 mod lock_all;
 mod locks;
 mod model;
+mod once;
 mod renewal;
 mod rw_lock;
 #[cfg(leasehold_shuttle)]

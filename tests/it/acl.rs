@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::common::{SOON, ask, ms, open, renewed, until};
 use leasehold::{
-    LockClient, LockClientBuilder, LockOptions, Mutex, QuorumClient, ReentrantLock, Release,
-    Result, UpgradableReadGuard, Wait, WriteGuard,
+    Begun, LockClient, LockClientBuilder, LockOptions, Mutex, Period, QuorumClient, ReentrantLock,
+    Release, Result, RunEnd, UpgradableReadGuard, Wait, WriteGuard,
 };
 use leasehold_support::{Cluster, Group, Server};
 
@@ -694,6 +694,24 @@ fn added_permissions_of_a_transaction_are_exact() {
             Err(error) if error.is_lost() => Ok(()),
             outcome => outcome.map(drop),
         }
+    });
+}
+
+#[test]
+fn added_permissions_of_a_job_are_exact() {
+    is_exact_beside("Mutex", "`client.once`", &[], |stage| {
+        let job = || stage.client().once(stage.name, Period::every(SOON));
+        let (one, other) = (job()?, job()?);
+        let Begun::Run(run) = one.begin()? else { panic!("it is due") };
+        assert!(matches!(other.last_run()?.map(|last| last.end().clone()), Some(RunEnd::Running)));
+        assert!(stage.mutex(short()).force_release()?);
+        // What it has lost it does not record.
+        match run.succeed() {
+            Err(error) if error.is_lost() => {}
+            outcome => outcome?,
+        }
+        let _ = other.run(|_guard| {})?;
+        one.forget().map(drop)
     });
 }
 

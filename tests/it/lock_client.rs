@@ -1,6 +1,5 @@
 //! A client's beginning and end: its threads and connections, and what ends with it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use crate::common::process::in_own_process;
@@ -14,48 +13,6 @@ fn threads(prefix: &str) -> usize {
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
         .filter(|name| name.starts_with(prefix))
         .count()
-}
-
-/// Work that is done once a night, as the guide has it.
-fn nightly(
-    client: &LockClient,
-    redis: &mut redis::Connection,
-    night: &str,
-    work: impl FnOnce(),
-) -> Result<(), Box<dyn std::error::Error>> {
-    let guard = client.mutex("{nightly-report}")?.lock()?;
-    let marker = format!("{{nightly-report}}:done:{night}");
-    if !redis::cmd("EXISTS").arg(&marker).query::<bool>(redis)? {
-        work();
-        guard.transaction(|pipe| {
-            pipe.cmd("SET").arg(&marker).arg("yes").arg("EX").arg(7 * 86_400).ignore();
-        })?;
-    }
-    guard.release()?;
-    Ok(())
-}
-
-#[test]
-fn recipe_of_the_guide_does_the_work_once() {
-    let (begin, end) = ("    let guard = client.mutex(\"{nightly-report}\")", "    Ok(())\n}\n");
-    let (_, rest) = include_str!("lock_client.rs").split_once(begin).unwrap();
-    let body = rest.split_once(end).unwrap().0.replace("work();", "// … the work …");
-    let guide = include_str!("../../docs/recipes.md");
-    assert!(guide.contains(&format!("{begin}{body}{end}")), "the guide differs: {body}");
-    let server = server();
-    for night in ["monday", "tuesday"] {
-        let done = AtomicU32::new(0);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let (client, mut redis) = (open(&server), server.connection());
-                    let work = || _ = done.fetch_add(1, Ordering::SeqCst);
-                    nightly(&client, &mut redis, night, work).unwrap();
-                });
-            }
-        });
-        assert_eq!(done.into_inner(), 1, "{night}");
-    }
 }
 
 /// As those of the standard library: no lock is poisoned.

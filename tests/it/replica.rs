@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::common::{SOON, ask, exists, ms, names, open, server, until};
-use leasehold::{Guard, Lease, LockClient, LockOptions, Wait};
+use leasehold::{Begun, Guard, Lease, LockClient, LockOptions, Period, Wait};
 use leasehold_support::{Server, ServerBuilder, or_skip};
 
 fn builder() -> ServerBuilder {
@@ -39,6 +39,33 @@ fn replicated() -> LockOptions {
 
 fn waits(server: &Server) -> u64 {
     server.commands().calls("wait")
+}
+
+#[test]
+fn replica_has_the_success_of_a_job_before_it_returns() {
+    let master = master();
+    let replica = replica_of(&master);
+    let client = patient(&master);
+    let begun = |within| {
+        let options = LockOptions::new().min_replicas(1, within);
+        let job = client.once_with("job", Period::every(SOON * 100_000), options).unwrap();
+        match job.begin().unwrap() {
+            Begun::Run(run) => run,
+            other => panic!("it is due: {other:?}"),
+        }
+    };
+    let done = |server: &Server| ask::<Option<String>>(server, &["HGET", "{job}:record", "done"]);
+    for _ in 0..20 {
+        begun(SOON / 2).succeed().unwrap();
+        assert!(done(&replica).is_some());
+        ask::<()>(&master, &["DEL", "{job}:record"]);
+    }
+    let run = begun(ms(2_000));
+    replica.pause();
+    let error = run.succeed().unwrap_err();
+    replica.resume();
+    assert!(error.is_not_replicated() && error.to_string().contains("is recorded"), "{error}");
+    assert!(done(&master).is_some());
 }
 
 #[test]

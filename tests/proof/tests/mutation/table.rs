@@ -1384,4 +1384,75 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 38",
         "it::rw_lock::thread_that_would_wait_for_itself_gets_an_error",
     ),
+    // Jobs that run once in a period.
+    bug(
+        "job-period-of-the-clients-clock",
+        "jobs: the server's clock decides",
+        "leasehold::tests::once::period_begins_at_its_edge_and_not_before",
+    ),
+    bug(
+        "job-offset-ignored",
+        "jobs: the server's clock decides",
+        "leasehold::tests::once::offset_moves_the_edges",
+    ),
+    bug(
+        "job-done-period-is-due",
+        "jobs: one success in a period",
+        "leasehold::tests::once::job_runs_once_in_a_period_and_again_in_the_next",
+    ),
+    bug(
+        "job-no-look-under-the-lock",
+        "jobs: one success in a period",
+        "leasehold::tests::once::call_waits_for_a_run_that_is_under_way",
+    ),
+    bug(
+        "job-success-of-a-lost-lock",
+        "jobs: only a holder records",
+        "leasehold::tests::once::run_that_lost_its_lock_records_no_success",
+    ),
+    bug(
+        "job-that-runs-itself",
+        "jobs: one success in a period",
+        "leasehold::tests::once::job_that_runs_itself_is_refused",
+    ),
+    bug(
+        "job-done-period-compared-by-time",
+        "jobs: a clock that is set back",
+        "leasehold::tests::once::done_period_stays_done_when_the_clock_is_set_back",
+    ),
+    bug(
+        "job-failure-counts-as-done",
+        "jobs: a failed run is tried again",
+        "leasehold::tests::once::failed_job_is_tried_again_in_its_period",
+    ),
+    bug(
+        "job-run-counts-as-done",
+        "jobs: a dead run is tried again",
+        "leasehold::tests::once::died_run_is_tried_again_after_its_lease",
+    ),
+    bug(
+        "job-success-recorded-with-one-try",
+        "jobs: a success is recorded",
+        "leasehold::tests::once::success_is_recorded_although_a_reply_was_lost",
+    ),
+    bug(
+        "job-success-before-the-replicas",
+        "jobs: a success is recorded",
+        "it::replica::replica_has_the_success_of_a_job_before_it_returns",
+    ),
+    bug(
+        "job-record-without-an-end",
+        "jobs: no key stays for ever",
+        "leasehold::tests::once::record_ends_some_time_after_its_last_run",
+    ),
+    bug(
+        "job-catch-up-without-a-bound",
+        "jobs: what was missed",
+        "leasehold::tests::once::missed_periods_are_caught_up_oldest_first_within_a_bound",
+    ),
+    bug(
+        "job-foreign-record-written-over",
+        "jobs: what others wrote stays",
+        "leasehold::tests::once::record_that_cannot_be_read_is_an_error_and_stays",
+    ),
 ];

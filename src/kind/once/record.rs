@@ -1,0 +1,245 @@
+//! The record of a job: a hash beside its lock.
+//!
+//! | field | value |
+//! | --- | --- |
+//! | `form` | `1` |
+//! | `done` | the last period that is done: its number, the length and the offset of its period, the server's time when the run began, and the run's token, with blanks between. Times are in microseconds |
+//! | `done_by` | the owner's value of that run |
+//! | `run`, `run_by` | the same of the last run, however it ended |
+//! | `end` | how that ended: `running`, `succeeded` or `failed`, a blank, and the server's time |
+//! | `reason` | why it failed, or empty |
+//!
+//! Only `done` decides whether a run is due, and only a success writes it. So a late write of any other
+//! field does no harm.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::base::error::{Error, Result};
+use crate::base::inspection::{HeldPart, Holder};
+use crate::base::reserved;
+use crate::base::text::clean;
+use crate::base::time::millis;
+use crate::kind::once::period::{Missed, Schedule, time};
+use crate::kind::{Guard, Handle};
+use crate::protocol::holder::ReportedHolder;
+use crate::wire::Value;
+use crate::wire::failure::Failure;
+use crate::wire::script::{Argument, Call, Script};
+
+static READ: Script = script!("once/read.lua");
+
+const FORM: &[u8] = b"1";
+const RUNNING: &str = "running";
+const SUCCEEDED: &str = "succeeded";
+const FAILED: &str = "failed";
+/// The longest reason, in bytes.
+const LONGEST_REASON: usize = 512;
+
+/// A run: which, when, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) number: i64,
+    pub(super) schedule: Schedule,
+    /// The server's time when it began.
+    pub(super) began: i64,
+    pub(super) token: u64,
+    /// The owner's value.
+    pub(super) by: Vec<u8>,
+}
+
+impl Mark {
+    fn text(&self) -> String {
+        let Mark { number, schedule: Schedule { every, offset }, began, token, .. } = self;
+        format!("{number} {every} {offset} {began} {token}")
+    }
+
+    fn read(text: &[u8], by: &[u8]) -> Option<Mark> {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let mut next = || words.next()?.parse::<i64>().ok();
+        let (number, every, offset, began) = (next()?, next()?, next()?, next()?);
+        let token = u64::try_from(next()?).ok()?;
+        let schedule = Schedule { every, offset };
+        // Whatever wrote it: no later sum may overflow, and a length of 0 divides nothing.
+        let is_sane = words.next().is_none() && every > 0 && (0..every).contains(&offset);
+        let is_near = schedule.range(number).is_some() && time(began).is_some();
+        (is_sane && is_near).then(|| Mark { number, schedule, began, token, by: by.to_vec() })
+    }
+
+    /// The number of its period by another schedule.
+    fn number_in(&self, schedule: Schedule) -> i64 {
+        // By number and not by time: a server whose clock is set back must not find a period open that is
+        // done. After a change of the period there is no number to compare, only the time of the run.
+        if self.schedule == schedule { self.number } else { schedule.number(self.began) }
+    }
+
+    pub(super) fn period(&self) -> Range<SystemTime> {
+        // It was checked where the number was made.
+        self.schedule.range(self.number).unwrap_or(UNIX_EPOCH..UNIX_EPOCH)
+    }
+
+    pub(super) fn began(&self) -> SystemTime {
+        time(self.began).unwrap_or(UNIX_EPOCH)
+    }
+
+    /// Who made the run.
+    pub(super) fn holder(&self, handle: &Handle, now: i64) -> Holder {
+        handle.identify(&ReportedHolder {
+            owner: self.by.as_slice().into(),
+            ttl: None,
+            last_token: Some(self.token),
+            micros: u64::try_from(now).unwrap_or(0),
+            part: HeldPart::Whole,
+        })
+    }
+}
+
+/// How a run ended, as its record tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Running,
+    Succeeded(i64),
+    Failed(i64, String),
+}
+
+impl End {
+    fn texts(&self) -> (String, &str) {
+        match self {
+            End::Running => (RUNNING.to_owned(), ""),
+            End::Succeeded(at) => (format!("{SUCCEEDED} {at}"), ""),
+            End::Failed(at, reason) => (format!("{FAILED} {at}"), shortened(reason)),
+        }
+    }
+
+    fn read(text: &[u8], reason: &[u8]) -> Option<End> {
+        let text = std::str::from_utf8(text).ok()?;
+        if text == RUNNING {
+            return Some(End::Running);
+        }
+        let (word, at) = text.split_once(' ')?;
+        let at = at.parse().ok().filter(|&at| time(at).is_some())?;
+        match word {
+            SUCCEEDED => Some(End::Succeeded(at)),
+            FAILED => Some(End::Failed(at, clean(&String::from_utf8_lossy(reason)).into_owned())),
+            _ => None,
+        }
+    }
+}
+
+fn shortened(reason: &str) -> &str {
+    let ends = reason.char_indices().map(|(at, letter)| at + letter.len_utf8());
+    let end = ends.take_while(|&end| end <= LONGEST_REASON).last().unwrap_or(0);
+    &reason[..end]
+}
+
+/// The record of a job at one moment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The server's time.
+    pub(super) now: i64,
+    pub(super) done: Option<Mark>,
+    pub(super) run: Option<(Mark, End)>,
+}
+
+impl Record {
+    pub(super) fn read(handle: &Handle) -> Result<Record> {
+        let key = key(handle);
+        let call = READ.call(std::slice::from_ref(&key), [Argument::Bytes(b"record")]);
+        let odd = || {
+            Error::wrong_type(format!(
+                "its record, the key \"{}\", holds something else; look what wrote it, or forget the record",
+                key.escape_ascii()
+            ))
+            .of(handle.name())
+        };
+        match handle.call(&call) {
+            Ok(value) => Record::of(value).ok_or_else(odd),
+            Err(error) if error.is_wrong_type() => Err(odd().with_source(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of(value: Value) -> Option<Record> {
+        let Value::Array(parts) = value else { return None };
+        let [Value::Int(now), Value::Int(fields), Value::Array(values)]: [Value; 3] =
+            parts.try_into().ok()?
+        else {
+            return None;
+        };
+        time(now)?;
+        if fields == 0 {
+            return Some(Record { now, done: None, run: None });
+        }
+        let values: Vec<Option<Vec<u8>>> = values
+            .into_iter()
+            .map(|value| match value {
+                Value::Nil => Some(None),
+                Value::BulkString(text) => Some(Some(text)),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let [form, done, done_by, run, run_by, end, reason]: [Option<Vec<u8>>; 7] =
+            values.try_into().ok()?;
+        // A hash of something else is neither read nor written over, and no more one of a later version.
+        if form? != FORM {
+            return None;
+        }
+        let done = match done {
+            Some(done) => Some(Mark::read(&done, &done_by?)?),
+            None => None,
+        };
+        let run = (Mark::read(&run?, &run_by?)?, End::read(&end?, &reason?)?);
+        Some(Record { now, done, run: Some(run) })
+    }
+
+    /// The period for which a run is due, or the run that was it.
+    pub(super) fn due(self, schedule: Schedule, missed: Missed) -> std::result::Result<i64, Mark> {
+        let current = schedule.number(self.now);
+        let next = match (self.done, self.run) {
+            (Some(done), _) if done.number_in(schedule) >= current => return Err(done),
+            (Some(done), _) => done.number_in(schedule) + 1,
+            // Nothing has succeeded yet. The period that was tried is missed, once it is over.
+            (None, Some((tried, _))) => tried.number_in(schedule),
+            (None, None) => current,
+        };
+        Ok(next.clamp(schedule.oldest(current, missed), current))
+    }
+}
+
+/// The key of the record, in the cluster slot of the lock.
+fn key(handle: &Handle) -> Vec<u8> {
+    handle.name().side_key(reserved::RECORD)
+}
+
+/// Writes how a run ended, if its lock is still its own.
+pub(super) fn write(
+    handle: &Handle,
+    guard: &Guard,
+    mark: &Mark,
+    end: &End,
+    keep: Duration,
+) -> Result<()> {
+    let (key, run, (text, reason)) = (key(handle), mark.text(), end.texts());
+    let replies = guard.transaction(|pipe| {
+        let fields = pipe.cmd("HSET").arg(&key).arg("form").arg(FORM);
+        fields.arg("run").arg(&run).arg("run_by").arg(&mark.by);
+        fields.arg("end").arg(text).arg("reason").arg(reason);
+        if matches!(end, End::Succeeded(_)) {
+            fields.arg("done").arg(&run).arg("done_by").arg(&mark.by);
+        }
+        // Whatever becomes of the job, its record does not stay for ever.
+        pipe.cmd("PEXPIRE").arg(&key).arg(millis(keep));
+    })?;
+    // A command that fails inside a transaction does not fail the others.
+    let refused = replies.into_iter().find_map(|reply| match reply {
+        Value::ServerError(error) => Some(Failure::Refused(error.into())),
+        _ => None,
+    });
+    refused.map_or(Ok(()), |refused| Err(Error::from(refused).of(handle.name())))
+}
+
+/// Deletes the record. Returns whether there was one.
+pub(super) fn forget(handle: &Handle) -> Result<bool> {
+    let deleted = handle.call(&Call::plain(&[b"DEL", &key(handle)]))?;
+    Ok(deleted == Value::Int(1))
+}
