@@ -1,35 +1,127 @@
 //! How the command reaches Redis: the options that all subcommands have.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::LockClient;
+use leasehold::{LockClient, LockClientBuilder};
 
 use crate::duration::parse_duration;
 use crate::failure::Failure;
+use crate::status;
+use crate::url::with_password;
 
 /// Without an URL.
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
+/// It may have a password, so that it is no option of clap's: those may be shown.
+const VARIABLE: &str = "REDIS_URL";
 
-#[derive(Debug, Args)]
+// Without `Debug`: the URL may have a password.
+#[derive(Args)]
+#[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
-    /// The server: `redis://`, `rediss://` or `redis+unix://`. A password given here is seen by all users of
-    /// this machine: put it into REDIS_URL instead.
-    #[arg(long, global = true, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
+    /// The server: `redis://`, `rediss://` or `unix://`; default the variable REDIS_URL, or this machine.
+    ///
+    /// A password given here is seen by all users of this machine. Put it into REDIS_URL or a file, or have it
+    /// asked for.
+    #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
+    /// A file whose first line is the URL; `-` for the standard input.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
+    url_file: Option<PathBuf>,
+    /// Ask for the password at the terminal, and show nothing of it.
+    #[arg(long, global = true)]
+    ask_password: bool,
+    /// A sentinel; the host of the URL is then the name of the master. Repeat it for each sentinel.
+    #[arg(long = "sentinel", global = true, value_name = "URL", conflicts_with = "cluster")]
+    sentinels: Vec<String>,
+    /// The server is a node of a Redis Cluster.
+    #[arg(long, global = true)]
+    cluster: bool,
+    /// Another node of the cluster, where the first may be down. Repeat it for each node.
+    #[arg(long = "node", global = true, value_name = "URL", requires = "cluster")]
+    nodes: Vec<String>,
+    /// The CA certificates to trust, in PEM; default those of the machine.
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The certificate of this client with its chain, in PEM.
+    #[arg(long, global = true, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The key to that certificate, in PEM.
+    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
     /// How long a connection attempt and each command may take.
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     timeout: Duration,
 }
 
 impl ConnectionArguments {
-    /// Connects, or says why not.
+    /// A client that only looks: it announces nothing.
     pub(crate) fn open(&self) -> Result<LockClient, Failure> {
-        let url = self.url.as_deref().unwrap_or(DEFAULT_URL);
-        let client = LockClient::builder(url)
-            .connect_timeout(self.timeout)
-            .command_timeout(self.timeout)
-            .build()?;
-        Ok(client)
+        Ok(self.builder()?.announce(false).build()?)
     }
+
+    /// The settings of a client.
+    pub(crate) fn builder(&self) -> Result<LockClientBuilder, Failure> {
+        let mut builder = LockClient::builder(self.whole_url()?)
+            .connect_timeout(self.timeout)
+            .command_timeout(self.timeout);
+        if !self.sentinels.is_empty() {
+            builder = builder.sentinels(&self.sentinels);
+        }
+        if self.cluster {
+            builder = builder.cluster(&self.nodes);
+        }
+        if let Some(ca) = &self.ca {
+            builder = builder.ca_certificate(read(ca)?);
+        }
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            builder = builder.client_certificate(read(cert)?, read(key)?);
+        }
+        Ok(builder)
+    }
+
+    pub(crate) fn has_sentinels(&self) -> bool {
+        !self.sentinels.is_empty()
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.cluster
+    }
+
+    fn whole_url(&self) -> Result<String, Failure> {
+        let url = match (&self.url, &self.url_file) {
+            (Some(url), _) => url.clone(),
+            (None, Some(file)) => first_line(file)?,
+            (None, None) => match std::env::var(VARIABLE) {
+                Ok(url) if !url.is_empty() => url,
+                Ok(_) | Err(std::env::VarError::NotPresent) => DEFAULT_URL.to_owned(),
+                Err(_) => return Err(Failure::usage(format!("{VARIABLE} is no UTF-8"))),
+            },
+        };
+        if !self.ask_password {
+            return Ok(url);
+        }
+        let password = rpassword::prompt_password("Password: ").map_err(|error| {
+            Failure::new(status::USAGE, format!("cannot ask for the password: {error}"))
+        })?;
+        Ok(with_password(&url, &password))
+    }
+}
+
+fn first_line(file: &Path) -> Result<String, Failure> {
+    let text = if file.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())?
+    } else {
+        String::from_utf8(read(file)?)
+            .map_err(|_| Failure::usage(format!("{} is no UTF-8", file.display())))?
+    };
+    match text.lines().next().map(str::trim) {
+        Some(url) if !url.is_empty() => Ok(url.to_owned()),
+        _ => Err(Failure::usage(format!("{} has no URL", file.display()))),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }

@@ -1,5 +1,6 @@
 //! What ends the command early: a text for people and a status for scripts.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use leasehold::ErrorKind;
@@ -24,8 +25,17 @@ impl Failure {
 
     #[expect(clippy::print_stderr, reason = "the program's own message")]
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("leasehold: {}", self.text);
+        // Without a text, what there is to say was printed.
+        if !self.text.is_empty() {
+            eprintln!("leasehold: {self}");
+        }
         ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -38,12 +48,39 @@ impl From<leasehold::Error> for Failure {
             ErrorKind::Denied => status::DENIED,
             _ => status::INTERNAL,
         };
-        Failure { text: error.to_string(), status }
+        Failure::new(status, error.to_string())
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure { text: error.to_string(), status: status::INTERNAL }
+        // A reader such as `head` that has seen enough is no failure worth a message.
+        let text = match error.kind() {
+            std::io::ErrorKind::BrokenPipe => String::new(),
+            _ => error.to_string(),
+        };
+        Failure::new(status::INTERNAL, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::Error;
+
+    use super::*;
+
+    #[test]
+    fn errors_have_the_documented_statuses() {
+        let cases = [
+            (ErrorKind::Config, 64),
+            (ErrorKind::Unreachable, 69),
+            (ErrorKind::PoolExhausted, 69),
+            (ErrorKind::WrongType, 70),
+            (ErrorKind::UnknownOutcome, 75),
+            (ErrorKind::Denied, 77),
+        ];
+        for (kind, status) in cases {
+            assert_eq!(Failure::from(Error::new(kind, "why")).status, status, "{kind:?}");
+        }
     }
 }

@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 mod command;
 mod connection;
 mod duration;
 mod failure;
+mod kind;
+mod name;
+mod report;
 mod status;
-
-use command::Arguments;
+mod url;
 
 fn main() -> ExitCode {
-    match command::run(Arguments::parse()) {
+    match command::parse().and_then(command::run) {
         Ok(status) => status,
         Err(failure) => failure.report(),
     }

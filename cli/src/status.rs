@@ -1,5 +1,9 @@
 //! The exit statuses that scripts rely on. Their table is in `docs/command.md`.
 
+/// All is done.
+pub(crate) const DONE: u8 = 0;
+/// The lock was not had in time, or nobody was there.
+pub(crate) const NOT_HAD: u8 = 1;
 /// The arguments are wrong.
 pub(crate) const USAGE: u8 = 64;
 /// Redis cannot be reached.

@@ -253,10 +253,15 @@ impl LockClient {
     }
 
     /// The name with its prefix, if the locks of this client can have it.
-    fn name(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Name> {
+    pub(super) fn name(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Name> {
         let name = Name::new(&self.name_prefix, name)?;
         self.engine.protocol.check_keys(&name, &keys(kind, &name))?;
         Ok(name)
+    }
+
+    /// A name that locks can have, for calls that are about no kind.
+    pub(super) fn plain_name(&self, name: &[u8]) -> Result<Name> {
+        Name::new(&self.name_prefix, name)
     }
 
     /// A lock of any kind. Checks its options.

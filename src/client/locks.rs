@@ -10,6 +10,7 @@ use crate::base::sync::Arc;
 use crate::client::LockClient;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
+use crate::kind::weighted::{RW_LOCK, SEMAPHORE};
 use crate::kind::{KINDS, SHARED_KINDS};
 use crate::protocol::index::ScanPosition;
 use crate::protocol::lock_kind::LockKind;
@@ -68,6 +69,62 @@ impl LockClient {
         }
         Ok(locks)
     }
+}
+
+impl LockClient {
+    /// The locks of this name that are in use, whatever their kind: none if nobody holds or waits for one.
+    ///
+    /// It takes one round trip. A string is a mutex and a hash is a reentrant lock, also where another program wrote
+    /// it. There is more than one only where nobody holds the name and processes wait for it as locks of
+    /// several kinds.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have,
+    /// [`is_wrong_type`](crate::Error::is_wrong_type) if the key is a lock of no kind, and when Redis cannot be
+    /// asked.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// for lock in client.locks_named("orders:42")? {
+    ///     println!("{}: {}", lock.kind(), lock.inspection());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn locks_named(&self, name: impl AsRef<[u8]>) -> Result<Vec<ListedLock>> {
+        let (engine, name) = (self.engine(), name.as_ref());
+        // One script tells of semaphores and of read-write locks, which share a key.
+        let kinds: [&'static dyn LockKind; 3] = [&MutexKind, &ReentrantKind, &SEMAPHORE];
+        let named = |kind| Ok(engine.protocol.target(kind, self.name(kind, name)?));
+        let targets: Vec<_> = kinds.into_iter().map(named).collect::<Result<_>>()?;
+        let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
+        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        for (target, inspection) in targets.iter().zip(inspections) {
+            match inspection {
+                Ok(inspection) if in_use(&inspection) => {
+                    let kind = target.kind().name();
+                    let is_rw = kind == SEMAPHORE.name() && inspection.permits().is_none();
+                    let kind = if is_rw { RW_LOCK.name() } else { kind };
+                    found.push(ListedLock { name: name.to_vec(), kind, inspection });
+                }
+                Ok(_) => {}
+                Err(failure) if failure.is_wrong_type() => wrong.push(failure),
+                Err(failure) => return Err(Error::from(failure).of(target.name())),
+            }
+        }
+        match wrong.pop() {
+            Some(failure) if wrong.len() + 1 == targets.len() => {
+                Err(Error::from(failure).of(targets[0].name()))
+            }
+            _ => Ok(found),
+        }
+    }
+}
+
+/// Whether anybody holds the lock or waits for it.
+fn in_use(inspection: &Inspection) -> bool {
+    !inspection.holders().is_empty() || inspection.waiting().is_some_and(|it| it > 0)
 }
 
 /// An iterator over the locks that are in use; see [`LockClient::locks`].
@@ -150,12 +207,10 @@ impl Locks {
                 let is_lock = !candidate.is_found
                     || target.kind().name() != ReentrantKind.name()
                     || inspection.holders().iter().any(is_written_by_redisson);
-                let in_use = !inspection.holders().is_empty()
-                    || inspection.waiting().is_some_and(|it| it > 0);
                 let name = self.pattern.rest(target.key())?.to_vec();
                 let kind = target.kind().name();
                 // A scan may return a key twice.
-                (is_lock && in_use && self.seen.insert((kind, target.name().clone())))
+                (is_lock && in_use(&inspection) && self.seen.insert((kind, target.name().clone())))
                     .then(|| Ok(ListedLock { name, kind, inspection }))
             }
             // It is no lock of this kind any more.
@@ -237,7 +292,7 @@ impl ListedLock {
         &self.name
     }
 
-    /// Its kind: `mutex` or `reentrant lock`. Later versions may have more.
+    /// Its kind: `mutex`, `reentrant lock`, `semaphore` or `read-write lock`. Later versions may have more.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

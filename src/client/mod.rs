@@ -10,6 +10,7 @@ mod lock_client;
 mod locks;
 mod multi;
 mod once;
+mod query;
 mod quorum_builder;
 mod quorum_client;
 mod setter;

@@ -136,7 +136,7 @@ use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::{Pipeline, Value};
+use crate::wire::{Cmd, Pipeline, Value};
 
 /// The engine's view of the servers.
 ///
@@ -275,6 +275,11 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// The kinds and names of the locks in the index.
     fn announced(&self, _deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
         Ok(Vec::new())
+    }
+
+    /// Sends a command of the user to the server of this key, once. With a quorum no server is the one.
+    fn query(&self, _key: &[u8], _command: &Cmd, _deadline: Moment) -> Result<Value, Failure> {
+        Err(Failure::refused_here("several servers have this lock"))
     }
 
     /// One step of a scan for keys that match. Returns none where the last server is done.

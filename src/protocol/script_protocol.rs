@@ -33,7 +33,7 @@ use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
-use crate::wire::{Pipeline, Value};
+use crate::wire::{Cmd, Pipeline, Value};
 
 /// The locks of one client, over a backend.
 #[derive(Debug)]
@@ -45,7 +45,18 @@ impl<B: Backend> ScriptProtocol<B> {
     }
 
     fn at_index(&self, call: Call, sending: Sending, deadline: Moment) -> Result<Reply, Failure> {
-        let replies = self.0.call_many(&[reserved::INDEX], &[call], sending, deadline);
+        self.at(reserved::INDEX, call, sending, deadline)
+    }
+
+    /// One call to the server of a key, without the batcher.
+    fn at(
+        &self,
+        key: &[u8],
+        call: Call,
+        sending: Sending,
+        deadline: Moment,
+    ) -> Result<Reply, Failure> {
+        let replies = self.0.call_many(&[key], &[call], sending, deadline);
         replies.into_iter().next().unwrap_or_else(|| Err(Failure::silent()))
     }
 
@@ -461,6 +472,10 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         or_discard_connections(index::entries(reply.value), || {
             self.0.discard_connections(reserved::INDEX)
         })
+    }
+
+    fn query(&self, key: &[u8], command: &Cmd, deadline: Moment) -> Result<Value, Failure> {
+        Ok(self.at(key, Call::of(command), Sending::Once, deadline)?.value)
     }
 
     fn scan(

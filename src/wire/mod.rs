@@ -28,7 +28,7 @@
 //! | `transport` | one server: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.
-pub(crate) use redis::{Arg, Pipeline, Value};
+pub(crate) use redis::{Arg, Cmd, Pipeline, Value};
 
 pub(crate) mod batcher;
 pub(crate) mod connect_attempts;

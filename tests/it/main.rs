@@ -35,6 +35,7 @@ mod notify;
 mod once;
 mod panic;
 mod pool;
+mod query;
 mod queue;
 mod quorum;
 mod quorum_wait;

@@ -1,18 +1,25 @@
-//! The subcommands. Each has a module of its own, and knows nothing of the others.
+//! The subcommands. Each has a module of its own.
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
+use crate::status;
 
+mod ask;
 mod list;
+mod release;
 #[cfg(unix)]
 mod run;
+mod show;
+mod top;
+mod wait;
 
 /// Distributed locks on Redis and Valkey, from the shell.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "leasehold", version, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -24,13 +31,36 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
     /// List the locks that are in use.
     Ls(list::ListArguments),
     /// Run a job under a lock. No process of the job is alive when the lease ends.
     #[cfg(unix)]
     Run(run::RunArguments),
+    /// Show who holds a lock and who waits for it.
+    Show(show::ShowArguments),
+    /// Watch the locks in use, live.
+    Top(top::TopArguments),
+    /// Wait until a lock is free.
+    Wait(wait::WaitArguments),
+    /// Ask the holder of a mutex to release it.
+    Ask(ask::AskArguments),
+    /// Take a lock from its holder.
+    Release(release::ReleaseArguments),
+}
+
+/// Reads the arguments. Help and version are printed here.
+pub(crate) fn parse() -> Result<Arguments, Failure> {
+    Arguments::try_parse().map_err(|error| {
+        let status = match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => status::DONE,
+            _ => status::USAGE,
+        };
+        // Nothing is to be done about a closed output.
+        let _ = error.print();
+        Failure::new(status, "")
+    })
 }
 
 /// Runs a subcommand. Returns the exit status of the program.
@@ -40,5 +70,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Ls(list) => list.run(&connection, json),
         #[cfg(unix)]
         Command::Run(run) => run.run(&connection),
+        Command::Show(show) => show.run(&connection, json),
+        Command::Top(top) => top.run(&connection, json),
+        Command::Wait(wait) => wait.run(&connection, json),
+        Command::Ask(ask) => ask.run(&connection, json),
+        Command::Release(release) => release.run(&connection, json),
     }
 }

@@ -77,7 +77,7 @@ impl Wrapper {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let _running = running;
-                let opened = connection.open()?;
+                let opened = connection.builder()?.build()?;
                 let client = client.get_or_init(|| opened);
                 let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
                 Ok(request.acquire(client, deadline)?)

@@ -1,0 +1,49 @@
+//! `leasehold ask`: asks the holder of a mutex to let go.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::command::show::Named;
+use crate::connection::ConnectionArguments;
+use crate::failure::Failure;
+use crate::kind::{Kind, word_of};
+use crate::report::json;
+use crate::status;
+
+/// The holder's process decides what it does then. Only a process that listens for it gets the request.
+#[derive(Args, Debug)]
+pub(crate) struct AskArguments {
+    #[command(flatten)]
+    named: Named,
+}
+
+impl AskArguments {
+    pub(crate) fn run(
+        self,
+        connection: &ConnectionArguments,
+        json: bool,
+    ) -> Result<ExitCode, Failure> {
+        let client = connection.open()?;
+        let other = match self.named.kind {
+            Some(kind) => Some(kind.word()),
+            None => self.named.find(&client)?.first().map(word_of),
+        };
+        if let Some(other) = other.filter(|kind| *kind != Kind::Mutex.word()) {
+            return Err(Failure::usage(format!(
+                "only the holder of a mutex can be asked: this is a {other}"
+            )));
+        }
+        let received = client.mutex(self.named.bytes())?.request_release()?;
+        if json {
+            json::print(json!({ "received": received }))?;
+        } else {
+            let text =
+                if received { "the holder was asked" } else { "nobody received the request" };
+            writeln!(std::io::stdout().lock(), "{text}")?;
+        }
+        Ok(if received { ExitCode::SUCCESS } else { ExitCode::from(status::NOT_HAD) })
+    }
+}

@@ -1,0 +1,103 @@
+//! `leasehold release --force`: takes a lock from its holder.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use leasehold::{Holder, ListedLock, LockClient};
+use serde_json::{Value, json};
+
+use crate::command::show::Named;
+use crate::connection::ConnectionArguments;
+use crate::failure::Failure;
+use crate::kind::Kind;
+use crate::name::Shown;
+use crate::report::json;
+use crate::status;
+
+/// The next waiter gets the lock. The former holder goes on until it notices: only a fencing token keeps it from
+/// doing harm until then.
+#[derive(Args, Debug)]
+pub(crate) struct ReleaseArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Take it although its holder has not let go. There is no other way, and so it must be said.
+    #[arg(long, required = true)]
+    force: bool,
+    /// Of a lock that several hold, take it from this owner, as `show --json` tells it.
+    #[arg(long, value_name = "OWNER", conflicts_with = "all")]
+    owner: Option<String>,
+    /// Of a lock that several hold, take it from all of them.
+    #[arg(long)]
+    all: bool,
+}
+
+impl ReleaseArguments {
+    pub(crate) fn run(
+        self,
+        connection: &ConnectionArguments,
+        json: bool,
+    ) -> Result<ExitCode, Failure> {
+        let client = connection.open()?;
+        let mut locks = self.named.find(&client)?;
+        locks.retain(|lock| !lock.inspection().holders().is_empty());
+        if locks.len() > 1 {
+            return Err(Failure::usage(
+                "locks of two kinds have this name: choose one with --kind",
+            ));
+        }
+        let mut evicted = Vec::new();
+        if let Some(lock) = locks.first() {
+            for holder in self.chosen(lock)? {
+                if self.evict(&client, lock, holder)? {
+                    evicted.push(holder);
+                }
+            }
+        }
+        if json {
+            let owner = |holder: &&Holder| Value::from(Shown(holder.owner()).to_string());
+            json::print(json!({ "evicted": evicted.iter().map(owner).collect::<Value>() }))?;
+        } else {
+            let mut output = std::io::stdout().lock();
+            for holder in &evicted {
+                writeln!(output, "taken from {holder}")?;
+            }
+            if evicted.is_empty() {
+                writeln!(output, "nobody held it")?;
+            }
+        }
+        Ok(if evicted.is_empty() { ExitCode::from(status::NOT_HAD) } else { ExitCode::SUCCESS })
+    }
+
+    fn chosen<'a>(&self, lock: &'a ListedLock) -> Result<Vec<&'a Holder>, Failure> {
+        let holders = lock.inspection().holders();
+        let is_chosen = |holder: &&Holder| {
+            let shown = || Shown(holder.owner()).to_string();
+            self.owner.as_ref().is_none_or(|owner| *owner == shown())
+        };
+        let chosen: Vec<&Holder> = holders.iter().filter(is_chosen).collect();
+        if chosen.len() > 1 && !self.all {
+            let text = format!("{} hold it: choose one with --owner, or --all", chosen.len());
+            return Err(Failure::usage(text));
+        }
+        Ok(chosen)
+    }
+
+    /// Takes what this holder has; of a lock with one holder at a time, from the one that has it at that moment.
+    /// Returns whether anything was taken.
+    fn evict(
+        &self,
+        client: &LockClient,
+        lock: &ListedLock,
+        holder: &Holder,
+    ) -> Result<bool, Failure> {
+        let name = self.named.bytes();
+        Ok(match Kind::of(lock.kind()) {
+            Some(Kind::Mutex) => client.mutex(name)?.force_release()?,
+            Some(Kind::Reentrant) => client.reentrant(name)?.force_release()?,
+            Some(Kind::Semaphore) => client.semaphore(name, 1)?.force_release(holder)?,
+            Some(Kind::ReadWrite) => client.rw_lock(name)?.force_release(holder)?,
+            None => return Err(Failure::usage(format!("a {} is not known here", lock.kind()))),
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! The loop of `top`: keys, signals and frames in, a screen out.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use super::draw::{draw, page};
+use super::model::{Action, Model, Order};
+use super::reader::{Frame, Reader, ReaderGone};
+use super::screen::{Screen, Signals, end_by};
+use crate::failure::Failure;
+use crate::status;
+
+/// How long a signal or a frame waits at most until it is noticed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why the loop ended.
+enum End {
+    Quit,
+    Signal(i32),
+}
+
+pub(super) fn run(first: Frame, reader: &Reader, order: Order) -> Result<ExitCode, Failure> {
+    let signals = Signals::catch()?;
+    let mut model = Model::new(order);
+    model.update(first.rows, first.took);
+    // https://no-color.org: any value but an empty one.
+    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut screen = Screen::take()?;
+    let end = show(&mut screen, &mut model, reader, &signals, has_colour);
+    // Before anything is printed, or the program ends by a signal.
+    drop(screen);
+    if let End::Signal(signal) = end? {
+        end_by(signal)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(
+    screen: &mut Screen,
+    model: &mut Model,
+    reader: &Reader,
+    signals: &Signals,
+    has_colour: bool,
+) -> Result<End, Failure> {
+    loop {
+        screen.terminal.draw(|frame| draw(model, frame.area(), frame.buffer_mut(), has_colour))?;
+        loop {
+            if let Some(signal) = signals.end() {
+                return Ok(End::Signal(signal));
+            }
+            let is_stop = |event: &Event| match event {
+                Event::Key(key) => {
+                    key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
+                }
+                _ => false,
+            };
+            let event = if event::poll(LOOK)? { Some(event::read()?) } else { None };
+            if signals.take_stop() || event.as_ref().is_some_and(is_stop) {
+                screen.stop()?;
+                break;
+            }
+            match event {
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    // The terminal sends no signal while the program has it.
+                    if key.modifiers.contains(KeyModifiers::CONTROL) {
+                        match key.code {
+                            KeyCode::Char('c') => return Ok(End::Quit),
+                            _ => continue,
+                        }
+                    }
+                    let height = screen.terminal.size()?.height;
+                    match model.key(key.code, page(height)) {
+                        Action::Quit => return Ok(End::Quit),
+                        Action::Pause(pause) => reader.pause(pause),
+                        Action::None => {}
+                    }
+                    break;
+                }
+                Some(Event::Resize(..)) => break,
+                _ => {}
+            }
+            match reader.take() {
+                Ok(Some(Ok(frame))) => model.update(frame.rows, frame.took),
+                Ok(Some(Err(error))) => model.fail(error),
+                Ok(None) => continue,
+                Err(ReaderGone) => {
+                    return Err(Failure::new(status::INTERNAL, "the reading of locks has ended"));
+                }
+            }
+            break;
+        }
+    }
+}

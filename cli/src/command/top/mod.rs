@@ -1,0 +1,88 @@
+//! `leasehold top`: the locks in use, live, the one that blocks most in the first row.
+//!
+//! | module | its part |
+//! | --- | --- |
+//! | `reader` | asks the server, on a thread of its own |
+//! | `model` | what is shown: order, filter, selection. No I/O |
+//! | `draw` | the model as a screen |
+//! | `screen` | the terminal, and the signals that end or stop the program |
+//! | `live` | the loop that ties them |
+
+mod draw;
+mod live;
+mod model;
+mod reader;
+mod screen;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::ListedLock;
+use serde_json::json;
+
+use crate::command::list::Selection;
+use crate::connection::ConnectionArguments;
+use crate::duration::parse_duration;
+use crate::failure::Failure;
+use crate::report::row::{Row, rows};
+use crate::report::{json, table};
+use model::Order;
+use reader::{Frame, Reader};
+
+/// Keys: `q` quits, `s` sorts by something else, `/` filters, Enter shows one lock, `p` pauses.
+///
+/// The server is asked once a second at most by default, more rarely where it takes long to reply, and not at all
+/// while `top` is paused or stopped.
+#[derive(Args, Debug)]
+pub(crate) struct TopArguments {
+    #[command(flatten)]
+    selection: Selection,
+    /// The pause between two refreshes.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    interval: Duration,
+    /// Print the table once, without a terminal; so does --json.
+    #[arg(long)]
+    once: bool,
+    /// What the rows are sorted by.
+    #[arg(long, value_enum, default_value_t = Order::Blocking)]
+    sort: Order,
+}
+
+impl TopArguments {
+    pub(crate) fn run(
+        self,
+        connection: &ConnectionArguments,
+        json: bool,
+    ) -> Result<ExitCode, Failure> {
+        let is_live = !self.once && !json;
+        if is_live && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+            return Err(Failure::usage("top needs a terminal: use --once, or --json"));
+        }
+        let client = connection.open()?;
+        // The first look is made before the screen changes: its error ends the program as usual.
+        let first = Frame::read(&client, &self.selection)?;
+        if is_live {
+            let reader = Reader::start(client, self.selection, self.interval)?;
+            return live::run(first, &reader, self.sort);
+        }
+        let mut all: Vec<(ListedLock, Row)> = first.locks.into_iter().zip(first.rows).collect();
+        all.sort_by(|(_, one), (_, other)| self.sort.compare(one, other));
+        let (locks, rows): (Vec<ListedLock>, Vec<Row>) = all.into_iter().unzip();
+        if json {
+            json::print(json!({ "locks": json::locks(&locks) }))?;
+        } else {
+            std::io::stdout().lock().write_all(table::table(&rows).as_bytes())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Frame {
+    fn read(client: &leasehold::LockClient, selection: &Selection) -> leasehold::Result<Frame> {
+        let start = std::time::Instant::now();
+        let locks = selection.read(client)?;
+        Ok(Frame { rows: rows(&locks), locks, took: start.elapsed() })
+    }
+}

@@ -1,0 +1,83 @@
+//! `leasehold wait`: until a lock is free.
+
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use leasehold::{ListedLock, LockClient};
+use serde_json::json;
+
+use crate::command::show::Named;
+use crate::connection::ConnectionArguments;
+use crate::duration::parse_duration;
+use crate::failure::Failure;
+use crate::report::json;
+
+/// The pause between two looks grows from the first to the second.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// How long an outage of Redis may last, as for a wait of the library.
+const OUTAGE: Duration = Duration::from_secs(10);
+
+/// It takes nothing and stands in no queue: a lock that passes from holder to holder may never be seen free.
+#[derive(Args, Debug)]
+pub(crate) struct WaitArguments {
+    #[command(flatten)]
+    named: Named,
+    /// Wait for this long at most; default without limit.
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
+    /// Look once.
+    #[arg(short = 'n', long, conflicts_with = "wait")]
+    nonblock: bool,
+    /// The exit status if the lock is still held then.
+    #[arg(short = 'E', long, value_name = "STATUS", default_value_t = crate::status::NOT_HAD)]
+    conflict_exit_code: u8,
+}
+
+impl WaitArguments {
+    pub(crate) fn run(
+        self,
+        connection: &ConnectionArguments,
+        json: bool,
+    ) -> Result<ExitCode, Failure> {
+        let client = connection.open()?;
+        let limit = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
+        let locks = self.until_free(&client, limit)?;
+        if json {
+            json::print(json!({ "free": locks.is_empty(), "locks": json::locks(&locks) }))?;
+        }
+        Ok(match locks.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(self.conflict_exit_code),
+        })
+    }
+
+    /// Looks until nobody holds the lock. Returns what is held at the end of the time.
+    fn until_free(
+        &self,
+        client: &LockClient,
+        limit: Option<Duration>,
+    ) -> Result<Vec<ListedLock>, Failure> {
+        let start = Instant::now();
+        let (mut replied, mut pause) = (start, PAUSES[0]);
+        loop {
+            let found = self.named.find(client).map(|mut locks| {
+                locks.retain(|lock| !lock.inspection().holders().is_empty());
+                locks
+            });
+            let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+            match found {
+                Ok(locks) if locks.is_empty() || left == Some(Duration::ZERO) => return Ok(locks),
+                Ok(_) => replied = Instant::now(),
+                Err(error)
+                    if error.is_transient()
+                        && replied.elapsed() < OUTAGE
+                        && left != Some(Duration::ZERO) => {}
+                Err(error) => return Err(error.into()),
+            }
+            sleep(left.map_or(pause, |left| pause.min(left)));
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! `ls`, `show`, `wait`, `ask` and `release`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::mpsc;
+
+use leasehold::{LockClient, Wait};
+use leasehold_support::{Cluster, Monitor, Server};
+use serde_json::{Value, json};
+
+use crate::common::{SOON, ask, finish, long, open, program, run, server, until};
+
+/// An owner of Redisson.
+const SERVICE: &str = "285475da-9152-4c83-822a-67ee2f116a79:52";
+
+fn names(ran: &Value) -> Vec<String> {
+    let lock = |lock: &Value| {
+        format!("{} {}", lock["kind"].as_str().unwrap(), lock["name"].as_str().unwrap())
+    };
+    ran["locks"].as_array().unwrap().iter().map(lock).collect()
+}
+
+/// Waits until the index lists so many locks.
+fn announced(server: &Server, count: usize) {
+    until("all are announced", || ask::<usize>(server, &["ZCARD", "leasehold:index"]) == count);
+}
+
+#[test]
+fn ls_lists_locks_of_all_kinds_and_programs() {
+    let server = server();
+    let client = open(&server);
+    let _mutex = client.mutex_with("a", long()).unwrap().lock().unwrap();
+    let _reentrant = client.reentrant_with("b", long()).unwrap().lock().unwrap();
+    let _permit = client.semaphore_with("c", 3, long()).unwrap().acquire().unwrap();
+    let _reader = client.rw_lock_with("d", long()).unwrap().read().unwrap();
+    ask::<()>(&server, &["SET", "e", "someone", "NX", "PX", "60000"]);
+    ask::<()>(&server, &["HSET", "f", SERVICE, "1"]);
+    announced(&server, 4);
+
+    let ours = ["mutex a", "reentrant b", "semaphore c", "read-write d"];
+    assert_eq!(names(&run(&server, ["ls", "--json"]).ends(0).json()), ours);
+    let all = run(&server, ["--json", "ls", "--scan"]).ends(0).json();
+    assert_eq!(names(&all), [&ours[..], &["mutex e", "reentrant f"]].concat());
+    assert_eq!(names(&run(&server, ["ls", "--json", "--kind", "rw"]).json()), ["read-write d"]);
+    assert_eq!(names(&run(&server, ["ls", "b*", "--json"]).json()), ["reentrant b"]);
+
+    let text = run(&server, ["ls", "--scan"]).ends(0).stdout;
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..3], ["NAME", "KIND", "HOLDER"]);
+    assert_eq!(lines[1][..2], ["a", "mutex"]);
+    assert!(lines[1][2].starts_with(&format!("{}@", std::process::id())), "{text}");
+    assert_eq!(lines[5][..4], ["e", "plain", "someone", "?"]);
+    assert_eq!(lines[6][..3], ["f", "reentrant", SERVICE]);
+    assert_eq!(lines[6][4], "never");
+}
+
+#[test]
+fn json_of_a_lock_has_all_fields() {
+    let server = server();
+    let client = LockClient::builder(server.url()).label("billing").build().unwrap();
+    let guard = client.mutex_with("a", long()).unwrap().lock().unwrap();
+    let mut shown = run(&server, ["show", "a", "--json"]).ends(0).json();
+    let holder = &mut shown["locks"][0]["holders"][0];
+    let mut take = |field: &str| holder.as_object_mut().unwrap().insert(field.into(), 0.into());
+    assert!(take("held_ms").unwrap().as_u64().unwrap() < 60_000);
+    assert!(take("ttl_ms").unwrap().as_u64().unwrap() <= 60_000);
+    assert!(take("owner").unwrap().as_str().unwrap().starts_with('1'));
+    assert!(take("host").unwrap().is_string());
+    let expected = json!({
+        "version": 1,
+        "locks": [{
+            "name": "a",
+            "name_hex": "61",
+            "kind": "mutex",
+            "holders": [{
+                "owner": 0,
+                "host": 0,
+                "pid": std::process::id(),
+                "label": "billing",
+                "token": guard.fencing_token().get(),
+                "held_ms": 0,
+                "ttl_ms": 0,
+                "access": null,
+                "slots": [],
+            }],
+            "waiters": [],
+            "waiting": 0,
+            "blocker": null,
+            "permits": null,
+        }],
+    });
+    assert_eq!(shown, expected);
+    // The order of the fields, too.
+    assert_eq!(shown.to_string(), expected.to_string());
+}
+
+#[test]
+fn show_finds_the_kind_by_the_key() {
+    let server = server();
+    let client = open(&server);
+    let _reentrant = client.reentrant_with("b", long()).unwrap().lock().unwrap();
+    let _permit = client.semaphore_with("c", 3, long()).unwrap().acquire_many(2).unwrap();
+    let _writer = client.rw_lock_with("d", long()).unwrap().write().unwrap();
+    ask::<()>(&server, &["SET", "e", "someone"]);
+    ask::<()>(&server, &["HSET", "f", SERVICE, "1"]);
+    for (name, begin) in [
+        ("b", "reentrant \"b\"\nheld by "),
+        ("c", "semaphore \"c\"\n2 of 3 permits are held\nheld by "),
+        ("d", "read-write \"d\"\nheld by "),
+        ("e", "mutex \"e\"\nheld by someone; its lease has no end"),
+        ("f", &format!("reentrant \"f\"\nheld by {SERVICE}; its lease has no end")),
+        ("g", "\"g\": free\n"),
+    ] {
+        let text = run(&server, ["show", name]).ends(0).stdout;
+        assert!(text.starts_with(begin), "{text}");
+    }
+    let permits = run(&server, ["show", "c", "--json"]).json();
+    assert_eq!(permits["locks"][0]["permits"], json!({ "limit": 3, "used": 2 }));
+    assert_eq!(permits["locks"][0]["holders"][0]["slots"], json!([0, 1]));
+    assert_eq!(run(&server, ["show", "g", "--json"]).json(), json!({ "version": 1, "locks": [] }));
+    // Other data is no lock.
+    ask::<()>(&server, &["RPUSH", "list", "x"]);
+    run(&server, ["show", "list"]).ends(70);
+}
+
+#[test]
+fn names_of_any_bytes_are_shown_and_told_apart() {
+    let server = server();
+    let client = open(&server);
+    let raw: [&[u8]; 3] = [b"a\xff", b"a\\xff", b"a\x1b[2J"];
+    let _held = raw.map(|name| client.mutex_with(name, long()).unwrap().lock().unwrap());
+    announced(&server, 3);
+    let json = run(&server, ["ls", "--json"]).ends(0).json();
+    assert_eq!(names(&json), [r"mutex a\x1b[2J", r"mutex a\\xff", r"mutex a\xff"]);
+    let hex: Vec<_> = (0..3).map(|at| json["locks"][at]["name_hex"].as_str().unwrap()).collect();
+    assert_eq!(hex, ["611b5b324a", "615c786666", "61ff"]);
+    let text = run(&server, [OsStr::new("show"), OsStr::from_bytes(b"a\xff")]).ends(0).stdout;
+    assert!(text.starts_with("mutex \"a\\xff\"\nheld by "), "{text}");
+    assert!(!run(&server, ["ls"]).stdout.contains('\x1b'));
+}
+
+#[test]
+fn wait_ends_when_the_lock_is_free_or_the_time_is_over() {
+    let server = server();
+    let client = open(&server);
+    run(&server, ["wait", "a"]).ends(0);
+    let guard = client.mutex_with("a", long()).unwrap().lock().unwrap();
+    run(&server, ["wait", "-n", "a"]).ends(1);
+    run(&server, ["wait", "-w", "0.05", "-E", "9", "a"]).ends(9);
+    let json = run(&server, ["wait", "-n", "a", "--json"]).ends(1).json();
+    assert_eq!((&json["free"], names(&json)), (&json!(false), vec!["mutex a".to_owned()]));
+    let before = server.commands().calls("evalsha");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&server, ["wait", "a", "--json"]).ends(0).json());
+        until("it has looked", || server.commands().calls("evalsha") > before);
+        guard.release().unwrap();
+        assert_eq!(waiting.join().unwrap(), json!({ "version": 1, "free": true, "locks": [] }));
+    });
+}
+
+#[test]
+fn wait_rides_out_a_restart() {
+    let server = server();
+    let client = LockClient::builder(server.url()).announce(false).build().unwrap();
+    let guard = client.mutex_with("a", long()).unwrap().lock().unwrap();
+    let looks = Monitor::start(&server);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&server, ["wait", "a"]));
+        until("it has looked", || !looks.lines("\"a\" \"{a}:fence\"").is_empty());
+        server.restart();
+        // Its memory is empty.
+        waiting.join().unwrap().ends(0);
+    });
+    drop(guard);
+}
+
+#[test]
+fn ask_reaches_a_process_that_listens() {
+    let server = server();
+    let (sender, asked) = mpsc::channel();
+    let client = LockClient::builder(server.url())
+        .on_release_request(move |name| _ = sender.send(name.to_vec()))
+        .build()
+        .unwrap();
+    let _guard = client.mutex_with("a", long()).unwrap().lock().unwrap();
+    until("it listens", || run(&server, ["ask", "a"]).status == 0);
+    assert_eq!(asked.recv_timeout(SOON).unwrap(), b"a");
+    assert_eq!(run(&server, ["ask", "a", "--json"]).ends(0).json()["received"], true);
+    let nobody = run(&server, ["ask", "b"]).ends(1);
+    assert_eq!(nobody.stdout, "nobody received the request\n");
+    let _permit = client.semaphore_with("c", 1, long()).unwrap().acquire().unwrap();
+    let refused = run(&server, ["ask", "c"]).ends(64);
+    assert!(refused.stderr.contains("this is a semaphore"), "{refused:?}");
+}
+
+#[test]
+fn release_takes_a_lock_only_by_force() {
+    let server = server();
+    let client = open(&server);
+    let guard = client.mutex_with("a", long()).unwrap().lock().unwrap();
+    run(&server, ["release", "a"]).ends(64);
+    assert!(guard.is_valid());
+    let taken = run(&server, ["release", "--force", "a"]).ends(0).stdout;
+    assert!(taken.starts_with("taken from "), "{taken}");
+    assert!(guard.release().unwrap_err().is_lost());
+    let nobody = run(&server, ["release", "--force", "a", "--json"]).ends(1).json();
+    assert_eq!(nobody, json!({ "version": 1, "evicted": [] }));
+    // Of another program.
+    ask::<()>(&server, &["SET", "b", "someone"]);
+    ask::<()>(&server, &["HSET", "c", SERVICE, "1"]);
+    for (name, owner) in [("b", "someone"), ("c", SERVICE)] {
+        let json = run(&server, ["release", "--force", name, "--json"]).ends(0).json();
+        assert_eq!(json["evicted"], json!([owner]));
+    }
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "b", "c"]), 0);
+}
+
+#[test]
+fn release_of_a_shared_lock_wants_a_holder_or_all() {
+    let server = server();
+    let client = open(&server);
+    let limiter = client.semaphore_with("a", 3, long().wait(Wait::queue())).unwrap();
+    let permits = [(); 3].map(|()| limiter.acquire().unwrap());
+    run(&server, ["release", "--force", "a"]).ends(64);
+    let shown = run(&server, ["show", "a", "--json"]).json();
+    let owner = shown["locks"][0]["holders"][1]["owner"].as_str().unwrap().to_owned();
+    let json =
+        run(&server, ["release", "--force", "a", "--owner", &owner, "--json"]).ends(0).json();
+    assert_eq!(json["evicted"], json!([owner]));
+    assert_eq!(limiter.available().unwrap(), 1);
+    run(&server, ["release", "--force", "a", "--all"]).ends(0);
+    assert_eq!(limiter.available().unwrap(), 3);
+    drop(permits);
+}
+
+#[test]
+fn locks_of_a_cluster_are_listed_and_shown() {
+    let cluster = Cluster::start(3, 0).expect("a cluster");
+    let client =
+        LockClient::builder(&cluster.urls()[0]).cluster(&cluster.urls()[1..]).build().unwrap();
+    let held: Vec<_> = (0..6)
+        .map(|number| client.mutex_with(format!("n{number}"), long()).unwrap().lock().unwrap())
+        .collect();
+    let run = |arguments: &[&str]| {
+        let mut command = program();
+        command.args(arguments).args(["--cluster", "--url", &cluster.urls()[0]]);
+        finish(&mut command, "").ends(0)
+    };
+    until("all are announced", || names(&run(&["ls", "--json"]).json()).len() == held.len());
+    assert_eq!(names(&run(&["ls", "--scan", "--json"]).json()).len(), held.len());
+    assert_eq!(names(&run(&["show", "n3", "--json"]).json()), ["mutex n3"]);
+}
