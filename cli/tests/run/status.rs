@@ -171,3 +171,36 @@ fn wait_of_zero_tries_once() {
     assert_eq!(status(&server.url(), &["-w", "0", "x", "--", "true"]), Some(1));
     assert!(begin.elapsed() < Duration::from_secs(30));
 }
+
+#[test]
+fn job_runs_once_successfully_in_a_period() {
+    let server = Server::start().expect("a server");
+    let url = server.url();
+    let once = |options: &[&str], job: &str| {
+        // A period that does not end during the test.
+        let period = ["--once-per", "365d", "nightly", "--", "sh", "-c", job];
+        output(&url, &[options, &period].concat())
+    };
+    assert_eq!(once(&[], "exit 3").status.code(), Some(3), "a failure is tried again");
+    let first = once(&["--offset", "1h"], "echo ran");
+    assert_eq!((first.status.code(), first.stdout), (Some(0), b"ran\n".to_vec()));
+    let second = once(&["--offset", "1h"], "echo ran");
+    assert_eq!((second.status.code(), second.stdout), (Some(0), Vec::new()));
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(text.starts_with("leasehold: skipped: "), "{text}");
+    let third = once(&["--offset", "1h", "--skipped-status", "5"], "echo ran");
+    assert_eq!((third.status.code(), third.stdout), (Some(5), Vec::new()));
+}
+
+#[test]
+fn job_that_runs_elsewhere_is_not_begun() {
+    let server = Server::start().expect("a server");
+    let arguments = ["-n", "-E", "6", "--once-per", "365d", "nightly", "--"];
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let nested = [
+        &["--once-per", "365d", "--keep-url", "nightly", "--", program, "run"],
+        &arguments[..],
+        &["true"],
+    ];
+    assert_eq!(status(&server.url(), &nested.concat()), Some(6));
+}

@@ -1,8 +1,13 @@
 //! Which lock a run takes, and how.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use leasehold::{LockClient, LockOptions, OwnedLease, Result};
+use leasehold::{
+    Begun, LeaseWatch, LockClient, LockOptions, Loss, OwnedLease, Period, Result, Run,
+};
+
+use super::outcome::Outcome;
+use super::report::JobEnd;
 
 /// A key may become another kind of lock in front of each attempt. One that is none of a run's kinds, this often in
 /// a row, is something else.
@@ -19,6 +24,8 @@ pub(crate) enum Share {
         count: u32,
         of: u32,
     },
+    /// Nobody, and not again in the same period after a success.
+    OncePer(Period),
 }
 
 #[derive(Debug)]
@@ -26,16 +33,69 @@ pub(crate) struct Request {
     pub(crate) name: Vec<u8>,
     pub(crate) options: LockOptions,
     pub(crate) share: Share,
+    /// How long to wait for the lock; none is for ever.
+    pub(crate) wait: Option<Duration>,
+}
+
+/// What came of a request.
+pub(crate) enum Acquired {
+    Held(Held),
+    /// It was not free in time.
+    NotHad,
+    /// The job ran in this period, as the text says.
+    Skipped(String),
+}
+
+/// What a job runs under.
+pub(crate) enum Held {
+    Lease(OwnedLease),
+    Once(Box<Run>),
+}
+
+impl Held {
+    pub(crate) fn confirm(&self) -> Result<()> {
+        match self {
+            Held::Lease(lease) => lease.confirm(),
+            Held::Once(run) => run.guard().confirm(),
+        }
+    }
+
+    pub(crate) fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        match self {
+            Held::Lease(lease) => lease.on_loss(callback),
+            Held::Once(run) => run.guard().on_loss(callback),
+        }
+    }
+
+    pub(crate) fn watch(&self) -> LeaseWatch {
+        match self {
+            Held::Lease(lease) => lease.lease_watch(),
+            Held::Once(run) => run.guard().lease_watch(),
+        }
+    }
+
+    /// Gives the lock back, when no process of the job is left.
+    pub(crate) fn give_back(self, outcome: Outcome) -> Result<()> {
+        match self {
+            Held::Lease(lease) => lease.release(),
+            Held::Once(run) if outcome == Outcome::Ended(JobEnd::Exited(0)) => run.succeed(),
+            Held::Once(run) => run.fail(outcome),
+        }
+    }
+}
+
+impl From<Option<OwnedLease>> for Acquired {
+    fn from(lease: Option<OwnedLease>) -> Acquired {
+        lease.map_or(Acquired::NotHad, |lease| Acquired::Held(Held::Lease(lease)))
+    }
 }
 
 impl Request {
-    /// Takes the lock. Returns nothing if it was not free until the deadline; none is for ever.
-    pub(crate) fn acquire(
-        &self,
-        client: &LockClient,
-        deadline: Option<Instant>,
-    ) -> Result<Option<OwnedLease>> {
-        match self.share {
+    /// Takes the lock.
+    pub(crate) fn acquire(&self, client: &LockClient) -> Result<Acquired> {
+        let deadline = self.wait.and_then(|wait| Instant::now().checked_add(wait));
+        let lease = match self.share {
+            Share::OncePer(period) => return self.once(client, period),
             Share::Permits { count, of } => self.permits(client, deadline, count, of),
             Share::Alone => self
                 .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline)),
@@ -48,7 +108,21 @@ impl Request {
                     self.read(client, deadline)
                 },
             ),
-        }
+        };
+        lease.map(Acquired::from)
+    }
+
+    fn once(&self, client: &LockClient, period: Period) -> Result<Acquired> {
+        let once = client.once_with(&self.name, period, self.options)?;
+        let once = self.wait.map_or_else(|| once.clone(), |wait| once.clone().wait_at_most(wait));
+        Ok(match once.begin()? {
+            Begun::Run(run) => Acquired::Held(Held::Once(Box::new(run))),
+            Begun::Skipped { by, .. } => {
+                let at = once.last_run()?.map(|last| last.to_string());
+                Acquired::Skipped(at.unwrap_or_else(|| by.to_string()))
+            }
+            _ => Acquired::NotHad,
+        })
     }
 
     /// A run that is alone takes the mutex, as programs do that use the library. Beside readers, it is the writer.

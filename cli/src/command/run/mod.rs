@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Lease, LockOptions};
+use leasehold::{Lease, LockOptions, Period};
 use rustix::process::{getpgrp, getpid};
 
 use crate::connection::ConnectionArguments;
@@ -28,6 +28,7 @@ mod deadline;
 mod environment;
 mod guardian;
 mod job;
+mod outcome;
 mod process;
 mod report;
 mod signal;
@@ -37,8 +38,8 @@ use acquire::{Request, Share};
 use deadline::Spans;
 use environment::Environment;
 use job::Job;
-use report::{JobEnd, Link};
-use wrapper::{Outcome, Wrapper};
+use report::Link;
+use wrapper::{Ending, Wrapper, warn};
 
 /// The longest grace without the option.
 const USUAL_GRACE: Duration = Duration::from_secs(10);
@@ -85,6 +86,16 @@ pub(crate) struct RunArguments {
     /// End the job before it has held the lock for this long.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_hold: Option<Duration>,
+    /// Run at most once successfully in each period, by the server's clock: periods begin at multiples of it since
+    /// 1970, UTC. A run that fails may be tried again in the same period.
+    #[arg(long, value_name = "PERIOD", value_parser = parse_duration, conflicts_with_all = ["shared", "of"])]
+    once_per: Option<Duration>,
+    /// How much later than that the periods begin.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration, requires = "once_per")]
+    offset: Duration,
+    /// The exit status if the job ran in this period.
+    #[arg(long, value_name = "CODE", default_value_t = status::DONE, requires = "once_per")]
+    skipped_status: u8,
     /// Leave REDIS_URL, which may have a password, in the environment of the job.
     #[arg(long)]
     keep_url: bool,
@@ -99,7 +110,6 @@ impl RunArguments {
     pub(crate) fn run(self, connection: &ConnectionArguments) -> Result<ExitCode, Failure> {
         let spans = self.spans()?;
         let request = self.request();
-        let wait = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
         let environment = Environment {
             name: self.name,
             holder: environment::holder(),
@@ -123,12 +133,16 @@ impl RunArguments {
         drop(far);
         let waiter = clock::Waiter::new()?;
         let mut wrapper = Wrapper { link: near, signals, waiter, guardian, spans, tick };
-        let Some(lease) = wrapper.acquire(connection, &request, wait)? else {
-            return Ok(ExitCode::from(self.conflict_exit_code));
-        };
-        let outcome = wrapper.run(lease)?;
+        let ending = wrapper.run(connection, &request)?;
         drop(wrapper);
-        finish(outcome, &program.unwrap_or_default())
+        match ending {
+            Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
+            Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
+            Ending::Skipped(text) => {
+                warn(&format_args!("skipped: {text}"));
+                Ok(ExitCode::from(self.skipped_status))
+            }
+        }
     }
 
     fn spans(&self) -> Result<Spans, Failure> {
@@ -149,33 +163,12 @@ impl RunArguments {
         let share = match self.of {
             Some(of) => Share::Permits { count: self.permits, of },
             None if self.shared => Share::Reading,
-            None => Share::Alone,
+            None => match self.once_per {
+                Some(period) => Share::OncePer(Period::every(period).offset(self.offset)),
+                None => Share::Alone,
+            },
         };
-        Request { name: self.name.as_bytes().to_vec(), options, share }
-    }
-}
-
-/// The end of this process, after the end of a run.
-fn finish(outcome: Outcome, program: &str) -> Result<ExitCode, Failure> {
-    const NOT_FOUND: i32 = rustix::io::Errno::NOENT.raw_os_error();
-    let why = |error| format!("{program}: {}", std::io::Error::from_raw_os_error(error));
-    match outcome {
-        Outcome::Ended(JobEnd::Exited(code)) => {
-            Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
-        }
-        Outcome::Ended(JobEnd::Killed(signal)) => {
-            // A shell script ends on Ctrl-C if the program that it waits for was ended by it.
-            if signal == rustix::process::Signal::INT.as_raw() {
-                signal::die_of(signal);
-            }
-            Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
-        }
-        Outcome::Cut => Ok(ExitCode::from(status::LOST)),
-        Outcome::NotRun(NOT_FOUND) => Err(Failure::new(status::NOT_FOUND, why(NOT_FOUND))),
-        Outcome::NotRun(error) => Err(Failure::new(status::NOT_EXECUTABLE, why(error))),
-        Outcome::TooLate => {
-            let text = "there was too little left of the lease to start the job; try again";
-            Err(Failure::new(status::UNKNOWN_OUTCOME, text))
-        }
+        let wait = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
+        Request { name: self.name.as_bytes().to_vec(), options, share, wait }
     }
 }

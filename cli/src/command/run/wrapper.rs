@@ -8,14 +8,17 @@
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
-use leasehold::{LeaseWatch, LockClient, OwnedLease};
+use leasehold::{LeaseWatch, LockClient};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, setpgid, waitpid};
 
-use super::acquire::Request;
+use super::acquire::{Acquired, Held, Request};
 use super::clock::{Moment, Waiter};
 use super::deadline::{Deadline, Reason, Spans, Step};
+use super::outcome::Outcome;
 use super::process::{self, Reaped};
 use super::report::{JobEnd, Link, News, Report};
 use super::signal::{self, Effect, Signals};
@@ -51,45 +54,78 @@ struct Progress {
     is_clean: bool,
 }
 
-/// How a run came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Ended(JobEnd),
-    /// The job was killed, or told to end, as its lock was not sure any more.
-    Cut,
-    /// The system did not run the program, for this reason.
-    NotRun(i32),
-    /// There was too little left of the lease.
-    TooLate,
+/// What came of a run.
+pub(crate) enum Ending {
+    Ran(Outcome),
+    /// The lock was not had.
+    NotHad,
+    /// The job ran in this period, as the text says.
+    Skipped(String),
 }
 
 impl Wrapper {
-    /// Waits for the lock. A signal that would end a program while it waits ends this one.
-    pub(crate) fn acquire(
+    /// Takes the lock, runs the job, and gives the lock back.
+    pub(crate) fn run(
         &mut self,
         connection: &ConnectionArguments,
         request: &Request,
-        wait: Option<Duration>,
-    ) -> Result<Option<OwnedLease>, Failure> {
-        let client = OnceLock::new();
-        // The other end is closed when the thread is done.
-        let (finished, running) = UnixStream::pair()?;
+    ) -> Result<Ending, Failure> {
+        let (client, lost) = (OnceLock::new(), self.link.sender()?);
+        // Closed by the keeper when it has something to say.
+        let (silence, silent) = UnixStream::pair()?;
+        let (grant, granted) = mpsc::channel();
+        let (verdict, decided) = mpsc::channel();
         std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let _running = running;
+            let (client, verdict) = (&client, verdict);
+            // Waits for Redis, while this thread waits for signals.
+            let keeper = scope.spawn(move || {
                 let opened = connection.builder()?.build()?;
                 let client = client.get_or_init(|| opened);
-                let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
-                Ok(request.acquire(client, deadline)?)
+                let held = match request.acquire(client)? {
+                    Acquired::Held(held) => held,
+                    Acquired::NotHad => return Ok(Ending::NotHad),
+                    Acquired::Skipped(text) => return Ok(Ending::Skipped(text)),
+                };
+                // A lease that came from the queue is short at first.
+                held.confirm()?;
+                held.on_loss(move |_| lost.send(News::Lost));
+                let _ = grant.send(held.watch());
+                drop(silent);
+                match decided.recv() {
+                    Ok(outcome) => Ok(Ending::Ran(give_back(held, outcome))),
+                    Err(_) => {
+                        // Processes of the job may be left: the lock ends with its lease.
+                        std::mem::forget(held);
+                        Ok(Ending::Ran(Outcome::Cut))
+                    }
+                }
             });
-            while !thread.is_finished() {
-                let inputs = [Some(finished.as_fd()), self.signals.input()];
-                let inputs: Vec<_> = inputs.into_iter().flatten().collect();
-                self.waiter.wait(&inputs, Moment::now().after(Duration::from_secs(60)))?;
-                self.obey_signals(client.get());
+            if let Some(watch) = self.await_grant(&granted, &silence, &keeper, client)? {
+                let _ = verdict.send(self.attend(&watch)?);
             }
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+
+    /// Waits for the lock. A signal that would end a program while it waits ends this one.
+    fn await_grant<T>(
+        &mut self,
+        granted: &Receiver<LeaseWatch>,
+        silence: &UnixStream,
+        keeper: &ScopedJoinHandle<'_, T>,
+        client: &OnceLock<LockClient>,
+    ) -> Result<Option<LeaseWatch>, Failure> {
+        loop {
+            match granted.try_recv() {
+                Ok(watch) => return Ok(Some(watch)),
+                Err(_) if keeper.is_finished() => return Ok(None),
+                Err(_) => {}
+            }
+            let inputs = [Some(silence.as_fd()), self.signals.input()];
+            let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+            self.waiter.wait(&inputs, Moment::now().after(Duration::from_secs(60)))?;
+            self.obey_signals(client.get());
+        }
     }
 
     /// Does what signals do to a program that does not handle them.
@@ -124,30 +160,11 @@ impl Wrapper {
         }
     }
 
-    /// Runs the job under the lock, to its end.
-    pub(crate) fn run(&mut self, lease: OwnedLease) -> Result<Outcome, Failure> {
-        // A lease that came from the queue is short at first.
-        lease.confirm()?;
-        let watch = lease.lease_watch();
-        let sender = self.link.sender()?;
-        lease.on_loss(move |_| sender.send(News::Lost));
-        let valid_until = valid_until(&watch);
+    /// Runs the job, and keeps the guardian informed until no process of the job is left.
+    fn attend(&mut self, watch: &LeaseWatch) -> Result<Outcome, Failure> {
+        let valid_until = self::valid_until(watch);
         let token = watch.fencing_token().get();
         self.link.send(News::Start { valid_until, token });
-
-        let mut outcome = self.attend(&watch, valid_until)?;
-        if let Err(error) = lease.release() {
-            // An unknown outcome says nothing about the job. A loss says that the job was not alone.
-            warn(&error);
-            if error.is_lost() && matches!(outcome, Outcome::Ended(_)) {
-                outcome = Outcome::Cut;
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// Keeps the guardian informed until no process of the job is left.
-    fn attend(&mut self, watch: &LeaseWatch, valid_until: Moment) -> Result<Outcome, Failure> {
         // A guardian that is stopped does not keep its promise. Then this process does, as late as it can.
         let spans = Spans { grace: Duration::ZERO, margin: self.spans.margin / 2 };
         let mut backstop = Deadline::new(spans, valid_until);
@@ -257,6 +274,24 @@ impl Drop for Wrapper {
     }
 }
 
+/// Gives the lock back. A job whose lock was lost before was perhaps not alone.
+fn give_back(held: Held, outcome: Outcome) -> Outcome {
+    match held.give_back(outcome) {
+        Err(error) if error.is_lost() => {
+            if outcome != Outcome::Cut {
+                warn(&error);
+            }
+            Outcome::Cut
+        }
+        // The client's worker goes on trying until this process ends.
+        Err(error) => {
+            warn(&error);
+            outcome
+        }
+        Ok(()) => outcome,
+    }
+}
+
 impl Progress {
     fn outcome(&self) -> Outcome {
         match (self.not_started, self.cut, self.end) {
@@ -275,6 +310,6 @@ fn valid_until(watch: &LeaseWatch) -> Moment {
 }
 
 #[expect(clippy::print_stderr, reason = "the program's own message")]
-fn warn(text: &(impl std::fmt::Display + ?Sized)) {
+pub(crate) fn warn(text: &(impl std::fmt::Display + ?Sized)) {
     eprintln!("leasehold: {text}");
 }
