@@ -24,6 +24,7 @@ page!(operations);
 page!(topologies);
 page!(command);
 page!(limits);
+page!(moving);
 page!(proof);
 
 // Its code and its links need the feature.

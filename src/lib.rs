@@ -73,7 +73,8 @@
 //! [Concepts](guide::concepts) · [Recipes](guide::recipes) · [Testing](guide::testing) ·
 //! [Options](guide::options) · [Waiting and fairness](guide::waiting) ·
 //! [Errors by symptom](guide::errors) · [Operations](guide::operations) ·
-//! [Topologies](guide::topologies) · [Limits](guide::limits) · [How it is proven](guide::proof)
+//! [Topologies](guide::topologies) · [Limits](guide::limits) · [Moving here](guide::moving) ·
+//! [How it is proven](guide::proof)
 //!
 //! # Features
 //!

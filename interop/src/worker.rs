@@ -1,0 +1,134 @@
+//! This library's side: the process that [`peer`](crate::peer) talks to.
+
+use std::fmt::Display;
+use std::io::{BufRead as _, Write as _, stdin, stdout};
+use std::time::Duration;
+
+use leasehold::{Guard, Lease, LockClient, LockOptions, Mutex, ReentrantLock};
+use redis::Script;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::peer::Result;
+
+/// The two kinds that other libraries can share.
+#[derive(Debug)]
+enum Lock {
+    Mutex(Mutex),
+    Reentrant(ReentrantLock),
+}
+
+impl Lock {
+    fn lock(&self) -> leasehold::Result<Guard> {
+        match self {
+            Lock::Mutex(mutex) => mutex.lock(),
+            Lock::Reentrant(lock) => lock.lock(),
+        }
+    }
+
+    fn holders(&self) -> leasehold::Result<String> {
+        let inspection = match self {
+            Lock::Mutex(mutex) => mutex.inspect()?,
+            Lock::Reentrant(lock) => lock.inspect()?,
+        };
+        Ok(inspection.to_string().replace('\n', "; "))
+    }
+}
+
+#[derive(Debug)]
+struct Worker {
+    client: LockClient,
+    kind: String,
+    url: String,
+    lease: Duration,
+}
+
+/// Reads commands until the input ends.
+pub(crate) fn run(url: &str, kind: &str, lease_millis: &str) -> Result<()> {
+    let lease = Duration::from_millis(lease_millis.parse()?);
+    let client = LockClient::open(url)?;
+    let worker = Worker { client, kind: kind.to_owned(), url: url.to_owned(), lease };
+    let mut held = Vec::new();
+    for line in stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let reply = worker.reply(&words, &mut held)?;
+        let mut output = stdout().lock();
+        writeln!(output, "{reply}")?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+impl Worker {
+    fn lock(&self, name: &str) -> Result<Lock> {
+        let options = LockOptions::new().lease(Lease::renewed(self.lease));
+        Ok(match self.kind.as_str() {
+            "mutex" => Lock::Mutex(self.client.mutex_with(name, options)?),
+            _ => Lock::Reentrant(self.client.reentrant_with(name, options)?),
+        })
+    }
+
+    fn reply(&self, words: &[&str], held: &mut Vec<Guard>) -> Result<String> {
+        Ok(match words {
+            ["lock", name] => {
+                held.push(self.lock(name)?.lock()?);
+                line("locked", now())
+            }
+            ["unlock", _] => {
+                let before = now();
+                held.pop().ok_or("nothing is held")?.release()?;
+                line("unlocked", before)
+            }
+            ["count", name] => line("count", self.lock(name)?.holders()?),
+            ["contend", name, threads, target, micros] => {
+                let hold = Duration::from_micros(micros.parse()?);
+                let had = self.contend(name, threads.parse()?, target.parse()?, hold)?;
+                line("done", had)
+            }
+            _ => return Err(format!("unknown: {words:?}").into()),
+        })
+    }
+
+    fn contend(&self, name: &str, threads: usize, target: u64, hold: Duration) -> Result<u64> {
+        std::thread::scope(|scope| {
+            let turns = |thread| move || self.turns(name, thread, target, hold);
+            let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(turns(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?).sum()
+        })
+    }
+
+    fn turns(&self, name: &str, thread: usize, target: u64, hold: Duration) -> Result<u64> {
+        let mut redis = redis::Client::open(self.url.as_str())?.get_connection()?;
+        let (enter, leave) =
+            (script(include_str!("../enter.lua")), script(include_str!("../leave.lua")));
+        let me = format!("{}:{thread}", std::process::id());
+        let inside = format!("inside:{name}");
+        let lock = self.lock(name)?;
+        let (mut had, mut turn) = (0, 0);
+        while turn < target {
+            let guard = lock.lock()?;
+            turn = enter.key(&inside).key("dead").arg(&me).invoke::<u64>(&mut redis)?;
+            if !hold.is_zero() {
+                std::thread::sleep(hold);
+            }
+            leave.key(&inside).key("dead").arg(&me).invoke::<()>(&mut redis)?;
+            guard.release()?;
+            had += 1;
+        }
+        Ok(had)
+    }
+}
+
+fn script(code: &str) -> Script {
+    Script::new(code)
+}
+
+fn line(word: &str, value: impl Display) -> String {
+    format!("{word} {value}")
+}
+
+/// The clock of Java's `System.nanoTime` and of Python's `time.monotonic_ns`.
+fn now() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
