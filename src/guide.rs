@@ -22,6 +22,7 @@ page!(waiting);
 page!(errors);
 page!(operations);
 page!(topologies);
+page!(command);
 page!(limits);
 page!(moving);
 page!(proof);

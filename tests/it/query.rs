@@ -3,7 +3,7 @@
 use crate::common::{ask, open, server};
 use leasehold::redis::{self, FromRedisValue as _};
 use leasehold::{Inspection, LockClient};
-use leasehold_support::{Cluster, Proxy};
+use leasehold_support::{Action, Cluster, Fault, Proxy};
 
 fn kinds(client: &LockClient, name: &str) -> Vec<(&'static str, usize)> {
     let lock = |lock: leasehold::ListedLock| (lock.kind(), lock.inspection().holders().len());
@@ -76,14 +76,10 @@ fn query_without_a_reply_is_not_sent_again() {
     let client = LockClient::builder(proxy.url()).build().unwrap();
     let append = || client.query("a", redis::cmd("APPEND").arg("log").arg("x"));
     append().unwrap();
-    server.pause();
-    std::thread::scope(|scope| {
-        let silent = scope.spawn(append);
-        let error = silent.join().unwrap().unwrap_err();
-        server.resume();
-        assert!(error.is_unknown_outcome(), "{error}");
-    });
-    crate::common::until("it has run", || ask::<String>(&server, &["GET", "log"]) == "xx");
+    let lost = proxy.add(Fault::request("APPEND", Action::LoseReply));
+    let error = append().unwrap_err();
+    assert!(error.is_unknown_outcome() && lost.fired() == 1, "{error}");
+    assert_eq!(ask::<String>(&server, &["GET", "log"]), "xx");
 }
 
 #[test]

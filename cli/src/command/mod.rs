@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 use crate::status;
 
 mod ask;
+mod doctor;
+mod generate;
 mod list;
 mod release;
 #[cfg(unix)]
@@ -48,6 +50,11 @@ enum Command {
     Ask(ask::AskArguments),
     /// Take a lock from its holder.
     Release(release::ReleaseArguments),
+    /// Say what holds on this server: what locks need, what that means, and how to mend it.
+    Doctor(doctor::DoctorArguments),
+    /// Write manual pages, or what a shell completes.
+    #[command(hide = true)]
+    Generate(generate::GenerateArguments),
 }
 
 /// Reads the arguments. Help and version are printed here.
@@ -74,6 +81,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection, json),
         Command::Ask(ask) => ask.run(&connection, json),
+        Command::Generate(generate) => generate.run(Arguments::command()),
+        Command::Doctor(doctor) => doctor.run(&connection, json),
         Command::Release(release) => release.run(&connection, json),
     }
 }

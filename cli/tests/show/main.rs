@@ -3,5 +3,8 @@
 mod command;
 mod common;
 mod connection;
+mod doctor;
+mod generate;
+mod picture;
 mod terminal;
 mod top;

@@ -238,7 +238,7 @@ fn foreign_locks_are_shown_with_a_scan() {
     row(&terminal, 1, "\\x1b[2J");
     row(&terminal, 2, "java");
     let screen = row(&terminal, 3, "plain");
-    assert!(screen[4].contains("plain     someone"), "{screen:#?}");
+    assert!(screen[4].contains("plain      someone"), "{screen:#?}");
     terminal.press("q");
     terminal.ends_restored();
 }

@@ -31,7 +31,7 @@ const fn column(title: &'static str, cell: usize, width: Option<usize>) -> Colum
 }
 
 const NAME: Column = column("NAME", 0, None);
-const KIND: Column = column("KIND", 1, Some(9));
+const KIND: Column = column("KIND", 1, Some(10));
 const HOLDER: Column = column("HOLDER", 2, None);
 const HELD: Column = column("HELD", 3, Some(6));
 const TTL: Column = column("TTL", 4, Some(6));
@@ -284,9 +284,9 @@ mod tests {
             screen(&model(), 80, 8),
             [
                 "leasehold top: 2 locks, 2 wait; by blocking; read in 12ms",
-                "NAME               KIND      HOLDER            HELD   TTL    TOKEN   WAIT LONG",
-                "orders:42          mutex     7@web             1m37s  3.0s   …131071 2    3.0s",
-                "a-name-that-is-mu… plain     7@web             ?      never  ?       0    -",
+                "NAME              KIND       HOLDER            HELD   TTL    TOKEN   WAIT LONG",
+                "orders:42         mutex      7@web             1m37s  3.0s   …131071 2    3.0s",
+                "a-name-that-is-m… plain      7@web             ?      never  ?       0    -",
                 "",
                 "",
                 "orders:42 is blocked by 4711@web-3 (has stock)",

@@ -1243,6 +1243,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::locks::scan_that_finds_nothing_returns_in_the_time_of_a_command",
     ),
     bug(
+        "query-sent-again",
+        "commands of the user",
+        "it::query::query_without_a_reply_is_not_sent_again",
+    ),
+    bug(
         "changed-cluster-scanned-on",
         "the list of locks in use",
         "leasehold::protocol::index::tests::scan_fails_when_its_server_goes",

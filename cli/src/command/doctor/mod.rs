@@ -1,0 +1,96 @@
+//! `leasehold doctor`: what holds on this server, line by line.
+//!
+//! | module | its part |
+//! | --- | --- |
+//! | `finding` | what a line says, and the worst of them |
+//! | `probe` | questions to one server, each of which may be denied |
+//! | `node` | the servers that have locks: one, or the masters of a cluster |
+//! | `clock`, `server`, `memory`, `durability`, `trial` | the checks, by what they are about |
+//! | `permission`, `rule` | what the user may do, and the rule to add |
+
+mod clock;
+mod durability;
+mod finding;
+mod memory;
+mod node;
+mod permission;
+mod probe;
+mod rule;
+mod server;
+mod trial;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use leasehold::redis;
+use serde_json::{Value, json};
+
+use crate::connection::ConnectionArguments;
+use crate::failure::Failure;
+use crate::kind::Kind;
+use crate::name::{self, NameArgument};
+use crate::report::json;
+use finding::{Finding, Level};
+use node::Node;
+use probe::Probe;
+
+/// The exit status is 0 if all is well, 1 with a warning, 2 with a fault: then a lock cannot be had there. What
+/// is not known counts as neither.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArguments {
+    /// A name like those of your locks, where the user may use some names only. A lock of this name is taken and
+    /// released.
+    #[arg(long, default_value = "leasehold-doctor")]
+    name: NameArgument,
+    /// The kinds of lock that the user needs permissions for. Repeat it for each.
+    #[arg(long = "kind", default_value = "mutex")]
+    kinds: Vec<Kind>,
+}
+
+impl DoctorArguments {
+    pub(crate) fn run(
+        self,
+        connection: &ConnectionArguments,
+        json: bool,
+    ) -> Result<ExitCode, Failure> {
+        let findings = self.examine(connection)?;
+        let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Fine);
+        if json {
+            let all: Value = findings.iter().map(Finding::json).collect();
+            json::print(json!({ "status": worst.word(), "findings": all }))?;
+        } else {
+            let mut output = std::io::stdout().lock();
+            for finding in &findings {
+                write!(output, "{finding}")?;
+            }
+        }
+        Ok(ExitCode::from(worst.status()))
+    }
+
+    fn examine(&self, connection: &ConnectionArguments) -> Result<Vec<Finding>, Failure> {
+        let client = connection.open()?;
+        let name = name::bytes(&self.name);
+        let first = Probe::new(&client, name.to_vec());
+        // A user that may not even ask the time cannot have a client.
+        if let Err(error) = first.ask(&redis::cmd("TIME")) {
+            return match rule::missing(&error.to_string()) {
+                Some(rule) => Ok(vec![permission::no_connection(&error, &rule)]),
+                None => Err(error.into()),
+            };
+        }
+        let mut findings = vec![server::topology(&first, connection)];
+        for Node { name, address } in node::nodes(&first, connection.is_cluster()) {
+            let probe = Probe::new(&client, name);
+            let mut of_node = vec![server::version(&probe)];
+            of_node.extend(clock::check(&probe));
+            of_node.extend(permission::check(&probe, &self.kinds));
+            of_node.push(memory::check(&probe));
+            of_node.extend(durability::check(&probe));
+            of_node.push(trial::check(&client, &probe));
+            of_node.iter_mut().for_each(|finding| finding.server.clone_from(&address));
+            findings.extend(of_node);
+        }
+        Ok(findings)
+    }
+}

@@ -1,0 +1,68 @@
+//! The servers that have locks.
+
+use leasehold::redis::{self, Value};
+
+use super::probe::Probe;
+
+/// How many names are tried until one is on a server. With a thousand masters of equal size, one in
+/// e<sup>60</sup> would not be found.
+const TRIES: u32 = 65_536;
+
+/// A server, by a name of a lock that it has.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: Vec<u8>,
+    /// Where there are several.
+    pub(super) address: Option<String>,
+}
+
+/// All masters of a cluster; the one server otherwise.
+pub(super) fn nodes(first: &Probe<'_>, is_cluster: bool) -> Vec<Node> {
+    let only = || vec![Node { name: first.name.clone(), address: None }];
+    if !is_cluster {
+        return only();
+    }
+    let slots: Result<Vec<Vec<Value>>, String> = first.get(redis::cmd("CLUSTER").arg("SLOTS"));
+    let Ok(ranges) = slots else { return only() };
+    let mut nodes: Vec<Node> = Vec::new();
+    for (first_slot, last_slot, address) in ranges.iter().filter_map(|range| read(range)) {
+        if nodes.iter().any(|node| node.address.as_deref() == Some(&address)) {
+            continue;
+        }
+        let slots = first_slot..=last_slot;
+        let name = |number: u32| [&first.name[..], b":", number.to_string().as_bytes()].concat();
+        let found = (0..TRIES).map(name).find(|name| slots.contains(&i64::from(slot(name))));
+        nodes.extend(found.map(|name| Node { name, address: Some(address) }));
+    }
+    if nodes.is_empty() { only() } else { nodes }
+}
+
+/// The first slot, the last one, and the address of their master.
+fn read(range: &[Value]) -> Option<(i64, i64, String)> {
+    let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = range else {
+        return None;
+    };
+    let [Value::BulkString(host), Value::Int(port), ..] = master.as_slice() else { return None };
+    Some((*first, *last, format!("{}:{port}", crate::name::Shown(host))))
+}
+
+/// The cluster slot of a name without a hash tag: CRC-16/XMODEM.
+fn slot(name: &[u8]) -> u16 {
+    let crc = name.iter().fold(0_u16, |crc, &byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    });
+    crc % 16_384
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_is_that_of_the_cluster_specification() {
+        // Of its appendix: the check value 0x31C3.
+        assert_eq!(slot(b"123456789"), 0x31c3);
+    }
+}

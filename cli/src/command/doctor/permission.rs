@@ -1,0 +1,197 @@
+//! What the user may do, and the rule to add.
+
+use leasehold::redis;
+
+use super::finding::Finding;
+use super::probe::Probe;
+use super::rule;
+use crate::kind::Kind;
+
+const SCRIPT: &str = include_str!("permission.lua");
+const INDEX: &[u8] = b"leasehold:index";
+
+/// What is missing of something that a script was asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    Command,
+    Key,
+    Channel,
+}
+
+/// Which finding a missing rule belongs to, in the order of their lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    Locks,
+    Listening,
+    Grants,
+    Announcements,
+    Name,
+}
+
+const GROUPS: [Group; 5] =
+    [Group::Locks, Group::Listening, Group::Grants, Group::Announcements, Group::Name];
+
+/// Something that is asked about.
+struct Need {
+    group: Group,
+    command: &'static str,
+    key: Vec<u8>,
+    channel: Vec<u8>,
+}
+
+/// A user that may not do what a connection needs.
+pub(super) fn no_connection(error: &leasehold::Error, rule: &str) -> Finding {
+    Finding::fault("permissions", error.to_string())
+        .so("no connection can be had")
+        .mend(format!("ACL SETUSER USER {rule}"))
+}
+
+pub(super) fn check(probe: &Probe<'_>, kinds: &[Kind]) -> Vec<Finding> {
+    let lua: Result<i64, String> = probe.get(redis::cmd("EVAL").arg("return 1").arg(0));
+    let lua = match lua {
+        Ok(_) => Finding::fine("Lua", "scripts run"),
+        Err(why) => {
+            let fault =
+                Finding::fault("Lua", why.clone()).so("no lock can be had: each call is a script");
+            // The same for a script that the server has: where it may be run, there is merely none.
+            let words = rule::call("evalsha", b"", b"");
+            let mut again = redis::Cmd::new();
+            words.iter().for_each(|word| _ = again.arg(word.as_slice()));
+            let by_digest = probe.get::<i64>(&again).err();
+            let rules: Vec<String> = [Some(why), by_digest]
+                .into_iter()
+                .flatten()
+                .filter_map(|why| rule::missing(&why))
+                .collect();
+            let unknown = Finding::unknown("permissions", "only a script could tell");
+            let mended = format!("ACL SETUSER {} {}", probe.user(), rules.join(" "));
+            return vec![if rules.is_empty() { fault } else { fault.mend(mended) }, unknown];
+        }
+    };
+    let needs: Vec<Need> = kinds.iter().flat_map(|kind| needs(*kind, &probe.name)).collect();
+    let mut findings = vec![lua];
+    match lacks(probe, &needs) {
+        Ok(lacks) => findings.extend(judge(probe, &needs, &lacks)),
+        Err(why) => findings.push(Finding::unknown("permissions", why)),
+    }
+    findings
+}
+
+fn needs(kind: Kind, name: &[u8]) -> Vec<Need> {
+    let (keys, channels) = (rule::keys(kind, name), rule::channels(kind, name));
+    let need = |group, command, key: &[u8], channel: &[u8]| Need {
+        group,
+        command,
+        key: key.to_vec(),
+        channel: channel.to_vec(),
+    };
+    let mut needs = Vec::new();
+    for command in rule::commands(kind).iter().copied() {
+        match command {
+            "publish" | "subscribe" | "unsubscribe" => {
+                needs.extend(channels.iter().map(|channel| {
+                    let group = if command == "publish" { Group::Grants } else { Group::Listening };
+                    need(group, command, &keys[0], channel)
+                }))
+            }
+            "pubsub|numsub" => needs.push(need(Group::Grants, command, &keys[0], &channels[0])),
+            "client|setname" => needs.push(need(Group::Name, command, &keys[0], &channels[0])),
+            "exists" => {
+                needs.extend(keys.iter().map(|key| need(Group::Locks, command, key, &channels[0])));
+            }
+            _ => needs.push(need(Group::Locks, command, &keys[0], &channels[0])),
+        }
+    }
+    for command in ["zadd", "zremrangebyscore"] {
+        needs.push(need(Group::Announcements, command, INDEX, &channels[0]));
+    }
+    needs
+}
+
+fn lacks(probe: &Probe<'_>, needs: &[Need]) -> Result<Vec<Lack>, String> {
+    let mut ask = redis::cmd("EVAL");
+    ask.arg(SCRIPT).arg(0);
+    for need in needs {
+        let words = rule::call(need.command, &need.key, &need.channel);
+        ask.arg(words.len());
+        words.iter().for_each(|word| _ = ask.arg(word.as_slice()));
+    }
+    let replies: Vec<i64> = probe.get(&ask)?;
+    let lack = |reply| match reply {
+        0 => Lack::Nothing,
+        2 => Lack::Key,
+        3 => Lack::Channel,
+        _ => Lack::Command,
+    };
+    Ok(replies.into_iter().map(lack).collect())
+}
+
+fn judge(probe: &Probe<'_>, needs: &[Need], lacks: &[Lack]) -> Vec<Finding> {
+    let mut missing: Vec<(Group, String)> = Vec::new();
+    for (need, lack) in needs.iter().zip(lacks) {
+        let rule = match lack {
+            Lack::Nothing => continue,
+            Lack::Key if need.key == INDEX => "~leasehold:index".to_owned(),
+            Lack::Key => rule::key_pattern(&need.key),
+            Lack::Channel if need.channel.starts_with(b"leasehold:") => "&leasehold:*".to_owned(),
+            Lack::Channel => rule::key_pattern(&need.channel).replacen('~', "&", 1),
+            // No script may subscribe, so that it is not told apart here from a channel that is missing.
+            Lack::Command if need.command == "subscribe" && is_denied(need, needs, lacks) => {
+                continue;
+            }
+            Lack::Command => format!("+{}", need.command),
+        };
+        // Without its channel nobody may subscribe either, which is worse.
+        let group = if *lack == Lack::Channel { Group::Listening } else { need.group };
+        if !missing.iter().any(|(_, known)| *known == rule) {
+            missing.push((group, rule));
+        }
+    }
+    let user = probe.user();
+    let finding = |group: Group| {
+        let mine = missing.iter().filter(|(of, _)| *of == group).map(|(_, rule)| rule.as_str());
+        group.finding(&user, &mine.collect::<Vec<_>>())
+    };
+    GROUPS.into_iter().filter_map(finding).collect()
+}
+
+/// Whether another command was refused this need's channel.
+fn is_denied(need: &Need, needs: &[Need], lacks: &[Lack]) -> bool {
+    let is_so =
+        |(other, lack): (&Need, &Lack)| *lack == Lack::Channel && other.channel == need.channel;
+    needs.iter().zip(lacks).any(is_so)
+}
+
+impl Group {
+    /// What the missing rules mean. What is not missing is one line for all commands, and one for messages.
+    fn finding(self, user: &str, missing: &[&str]) -> Option<Finding> {
+        let rules = missing.join(" ");
+        let seen = format!("missing: {rules}");
+        let mend = format!("ACL SETUSER {user} {rules}");
+        let finding = match (self, missing.is_empty()) {
+            (Group::Locks, true) => Finding::fine("permissions", format!("{user} has all that locks need")),
+            (Group::Locks, false) => Finding::fault("permissions", seen)
+                .so("calls fail, and a script that is stopped half-way may leave a key behind")
+                .mend(match missing.iter().any(|rule| rule.starts_with('~')) {
+                    true => format!("{mend} (or try --name with a name that this user may use)"),
+                    false => mend,
+                }),
+            (Group::Listening, true) => Finding::fine("messages", "it may subscribe"),
+            (Group::Listening, false) => Finding::fault("messages", seen)
+                .so("no wait for a lock: it fails as denied; Wait::spin() needs no messages")
+                .mend(mend),
+            (Group::Grants, false) => Finding::warning("grants", seen)
+                .so("a waiter learns of its grant up to a second late, and of a killed waiter before it up to 3 s late")
+                .mend(mend),
+            (Group::Announcements, false) => Finding::warning("announcements", seen)
+                .so("ls and top do not list this user's locks without --scan")
+                .mend(mend),
+            (Group::Name, false) => Finding::warning("name", seen)
+                .so("connections have no name in CLIENT LIST")
+                .mend(mend),
+            (_, true) => return None,
+        };
+        Some(finding)
+    }
+}

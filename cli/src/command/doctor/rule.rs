@@ -1,0 +1,222 @@
+//! The rules of the server's access control list: what a kind of lock needs, and what a refusal asks for.
+//!
+//! The words are those of "Permissions" in `docs/operations.md`; a test compares them.
+
+use crate::kind::Kind;
+
+/// The commands that a kind needs.
+pub(super) fn commands(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Mutex => &[
+            "client|setname",
+            "eval",
+            "evalsha",
+            "time",
+            "get",
+            "set",
+            "del",
+            "exists",
+            "pttl",
+            "pexpire",
+            "zadd",
+            "zrem",
+            "zrange",
+            "zscore",
+            "zcard",
+            "zcount",
+            "publish",
+            "subscribe",
+            "pubsub|numsub",
+        ],
+        Kind::Reentrant => &[
+            "client|setname",
+            "eval",
+            "evalsha",
+            "time",
+            "get",
+            "set",
+            "del",
+            "exists",
+            "pttl",
+            "pexpire",
+            "hexists",
+            "hset",
+            "hlen",
+            "hkeys",
+            "publish",
+            "subscribe",
+            "unsubscribe",
+        ],
+        Kind::Semaphore => &[
+            "client|setname",
+            "eval",
+            "evalsha",
+            "time",
+            "get",
+            "set",
+            "exists",
+            "pttl",
+            "pexpire",
+            "zadd",
+            "zrem",
+            "zrange",
+            "zscore",
+            "zmscore",
+            "zcard",
+            "zcount",
+            "publish",
+            "subscribe",
+            "pubsub|numsub",
+        ],
+        Kind::ReadWrite => &[
+            "client|setname",
+            "eval",
+            "evalsha",
+            "time",
+            "get",
+            "set",
+            "del",
+            "exists",
+            "pttl",
+            "pexpire",
+            "zadd",
+            "zrem",
+            "zrange",
+            "zscore",
+            "zmscore",
+            "zcard",
+            "zcount",
+            "publish",
+            "subscribe",
+            "pubsub|numsub",
+        ],
+    }
+}
+
+/// The keys of a lock of this name.
+pub(super) fn keys(kind: Kind, name: &[u8]) -> Vec<Vec<u8>> {
+    let words: &[&str] = match kind {
+        Kind::Mutex => &["fence", "queue", "beats"],
+        Kind::Reentrant => &["fence"],
+        Kind::Semaphore | Kind::ReadWrite => &["fence", "line", "signs"],
+    };
+    let mut keys = vec![name.to_vec()];
+    keys.extend(words.iter().map(|word| match name.contains(&b'{') {
+        true => [name, b":t", word.as_bytes()].concat(),
+        false => [b"{", name, b"}:", word.as_bytes()].concat(),
+    }));
+    if kind == Kind::Reentrant {
+        keys.push(redisson_channel(name));
+    }
+    keys
+}
+
+/// The channels that a lock of this name uses.
+pub(super) fn channels(kind: Kind, name: &[u8]) -> Vec<Vec<u8>> {
+    let mut channels = vec![b"leasehold:doctor".to_vec()];
+    if kind == Kind::Reentrant {
+        channels.push(redisson_channel(name));
+    }
+    channels
+}
+
+fn redisson_channel(name: &[u8]) -> Vec<u8> {
+    [b"redisson_lock__channel:{", name, b"}"].concat()
+}
+
+/// A command with arguments that do no harm, as the server is asked about it.
+pub(super) fn call(command: &str, key: &[u8], channel: &[u8]) -> Vec<Vec<u8>> {
+    let (mut words, key): (Vec<Vec<u8>>, &[u8]) =
+        (command.split('|').map(|word| word.as_bytes().to_vec()).collect(), key);
+    let rest: &[&[u8]] = match command {
+        "client|setname" => &[b"leasehold:"],
+        "eval" => &[b"return 1", b"0"],
+        "evalsha" => &[b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", b"0"],
+        "time" => &[],
+        "set" => &[key, b"leasehold-doctor", b"NX", b"PX", b"1"],
+        "pexpire" => &[key, b"1", b"GT"],
+        "zadd" => &[key, b"1", b"leasehold-doctor"],
+        "zrem" | "zscore" | "zmscore" | "hexists" => &[key, b"leasehold-doctor"],
+        "zrange" | "zcount" | "zremrangebyscore" => &[key, b"0", b"0"],
+        "hset" => &[key, b"leasehold-doctor", b"1"],
+        "publish" => &[channel, b""],
+        "subscribe" | "unsubscribe" | "pubsub|numsub" => &[channel],
+        _ => &[key],
+    };
+    words.extend(rest.iter().map(|word| word.to_vec()));
+    words
+}
+
+/// The pattern for keys like this one: what stands before its last colon stays.
+pub(super) fn key_pattern(key: &[u8]) -> String {
+    // `{shop:a}:queue` is a key of `shop:a`.
+    let name = match key.rsplit(|&byte| byte == b'}').next_back() {
+        Some(before) if before.len() < key.len() && key.starts_with(b"{") => before,
+        _ => key,
+    };
+    let prefix = name.iter().rposition(|&byte| byte == b':').map_or(&b""[..], |at| &name[..=at]);
+    format!("~{}*", crate::name::Shown(prefix))
+}
+
+/// The rule that a user lacks, as the server's refusal tells: a command, or the channels.
+pub(super) fn missing(refusal: &str) -> Option<String> {
+    if let Some((_, rest)) = refusal.split_once("permissions to run the '") {
+        return Some(format!("+{}", rest.split('\'').next()?));
+    }
+    refusal.contains("permissions to access a channel").then(|| "&leasehold:*".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GUIDE: &str = include_str!("../../../../docs/operations.md");
+
+    /// What the guide says that this kind needs.
+    fn guide(title: &str) -> Vec<String> {
+        let begin = "ACL SETUSER locks reset resetchannels on >secret ";
+        let (_, rest) = GUIDE.split_once(&format!("\n# {title}\n{begin}")).expect(title);
+        let rule = rest.split("\n\n").next().and_then(|rule| rule.split("\n```").next());
+        rule.expect("an end").split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn needs_are_those_of_the_guide() {
+        for (title, kind) in [
+            ("Mutex", Kind::Mutex),
+            ("ReentrantLock", Kind::Reentrant),
+            ("Semaphore", Kind::Semaphore),
+            ("RwLock", Kind::ReadWrite),
+        ] {
+            let (mut guide, commands) = (guide(title), commands(kind));
+            guide.retain(|word| word.starts_with('+'));
+            let mut ours: Vec<String> =
+                commands.iter().map(|command| format!("+{command}")).collect();
+            guide.sort();
+            ours.sort();
+            assert_eq!(ours, guide, "{title}");
+        }
+    }
+
+    #[test]
+    fn pattern_of_a_key_keeps_its_prefix() {
+        for (key, pattern) in [
+            ("shop:a", "~shop:*"),
+            ("{shop:a}:queue", "~{shop:*"),
+            ("a", "~*"),
+            ("{a}:queue", "~*"),
+            ("redisson_lock__channel:{shop:a}", "~redisson_lock__channel:{shop:*"),
+        ] {
+            assert_eq!(key_pattern(key.as_bytes()), pattern);
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_rule() {
+        let run = "NOPERM User locks has no permissions to run the 'config|get' command";
+        assert_eq!(missing(run).as_deref(), Some("+config|get"));
+        let channel = "NOPERM No permissions to access a channel";
+        assert_eq!(missing(channel).as_deref(), Some("&leasehold:*"));
+        assert_eq!(missing("WRONGPASS invalid username-password pair"), None);
+    }
+}
