@@ -6,3 +6,4 @@ mod flock;
 mod job;
 mod status;
 mod terminal;
+mod weight;

@@ -85,6 +85,14 @@ fn job_knows_its_lock_and_not_the_url() {
     assert!(words[2].parse::<u64>().expect("a token") > first, "tokens grow");
 }
 
+/// The guardian takes the first place on a processor, where it may, and the job does not.
+#[test]
+fn job_has_the_rank_of_its_caller() {
+    let server = Server::start().expect("a server");
+    let rank = std::process::Command::new("nice").output().expect("nice(1)").stdout;
+    assert_eq!(output(&server.url(), &["x", "--", "nice"]).stdout, rank);
+}
+
 #[test]
 fn semaphore_admits_so_many_at_a_time() {
     let server = Server::start().expect("a server");

@@ -49,13 +49,18 @@ pub(crate) fn run(
     setpgid(None, None)?;
     process::adopt_orphans();
     let waiter = Waiter::new()?;
-    let Some((valid_until, token)) = await_start(&mut link, &waiter)? else { return Ok(()) };
+    let Some((valid_until, token, news)) = await_start(&mut link, &waiter)? else { return Ok(()) };
     let mut deadline = Deadline::new(spans, valid_until);
+    if news.contains(&News::Lost) {
+        deadline.end(Moment::now(), Reason::Lost);
+    }
     if !matches!(deadline.step(Moment::now()), Step::Wait(_)) {
         link.send(Report::NotStarted(None));
         return Ok(());
     }
-    let started = job.start(token)?;
+    // A busy machine must not keep the processor from this process when the job is to be killed.
+    let usual = process::go_first();
+    let started = job.start(token, usual);
     // The job alone has the standard streams: whoever reads its output sees the end when the job closes it.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -63,7 +68,7 @@ pub(crate) fn run(
     rustix::stdio::dup2_stderr(&null)?;
     link.send(started.map_or_else(|error| Report::NotStarted(Some(error)), |_| Report::Started));
     let Ok(main) = started else { return Ok(()) };
-    let guardian = Guardian {
+    let mut guardian = Guardian {
         link,
         signals,
         waiter,
@@ -75,21 +80,29 @@ pub(crate) fn run(
         kill: (Moment::now(), AGAIN),
         is_clean: false,
     };
+    news.into_iter().for_each(|news| guardian.hear(news));
     guardian.attend()
 }
 
-/// Waits for the grant. Returns nothing if the wrapper ended before it.
-fn await_start(link: &mut Link, waiter: &Waiter) -> std::io::Result<Option<(Moment, u64)>> {
+/// Waits for the grant. Returns nothing if the wrapper ended before it, and else what came with the grant too: the
+/// lock may be lost already.
+fn await_start(
+    link: &mut Link,
+    waiter: &Waiter,
+) -> std::io::Result<Option<(Moment, u64, Vec<News>)>> {
+    let (mut start, mut others) = (None, Vec::new());
     loop {
         for news in link.receive() {
-            if let News::Start { valid_until, token } = news {
-                return Ok(Some((valid_until, token)));
+            match news {
+                News::Start { valid_until, token } => start = Some((valid_until, token)),
+                other => others.push(other),
             }
         }
-        if link.is_closed() {
-            return Ok(None);
+        match start {
+            _ if link.is_closed() => return Ok(None),
+            Some((valid_until, token)) => return Ok(Some((valid_until, token, others))),
+            None => waiter.wait(&[link.as_fd()], Moment::now().after(Duration::from_secs(60)))?,
         }
-        waiter.wait(&[link.as_fd()], Moment::now().after(Duration::from_secs(60)))?;
     }
 }
 

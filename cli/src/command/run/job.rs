@@ -10,6 +10,10 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Pid, WaitOptions, getpid, getppid, setpgid, waitpid};
 
 use super::environment::Environment;
+use super::process;
+
+/// For an error without a number.
+const AGAIN: i32 = rustix::io::Errno::AGAIN.raw_os_error();
 
 /// What is to run.
 #[derive(Debug)]
@@ -39,13 +43,20 @@ pub(crate) fn fork() -> std::io::Result<Option<Pid>> {
 }
 
 impl Job {
-    /// Starts it. The inner error is that of a program which cannot be run.
-    pub(crate) fn start(&self, token: u64) -> std::io::Result<Result<Pid, i32>> {
+    /// Starts it with the usual rank. The error is the system's number.
+    pub(crate) fn start(&self, token: u64, rank: i32) -> Result<Pid, i32> {
+        self.try_start(token, rank)
+            .unwrap_or_else(|error| Err(error.raw_os_error().unwrap_or(AGAIN)))
+    }
+
+    /// The inner error is that of a program which cannot be run.
+    fn try_start(&self, token: u64, rank: i32) -> std::io::Result<Result<Pid, i32>> {
         // Closed when the program begins, and used when it does not.
         let (mut reader, mut writer) = std::io::pipe()?;
         let guardian = getpid();
         let Some(child) = fork()? else {
             drop(reader);
+            process::go_with(rank);
             let error = self.become_job(guardian, token);
             let _ = writer.write_all(&error.raw_os_error().unwrap_or(0).to_le_bytes());
             std::process::exit(1);

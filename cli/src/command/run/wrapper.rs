@@ -147,17 +147,22 @@ impl Wrapper {
     }
 
     /// Waits for the end of the guardian, which has nothing to do any more.
-    fn dismiss_guardian(&self) {
+    fn dismiss_guardian(&mut self) {
         self.link.close();
         let end = Moment::now().after(LAST_RELEASE);
         while matches!(waitpid(Some(self.guardian), WaitOptions::NOHANG), Ok(None)) {
             if Moment::now() >= end {
                 let _ = kill_process(self.guardian, Signal::KILL);
             }
-            let again = Moment::now().after(AGAIN);
-            let inputs: Vec<_> = self.signals.input().into_iter().collect();
-            let _ = self.waiter.wait(&inputs, again);
+            let _ = self.await_children(Moment::now().after(AGAIN));
         }
+    }
+
+    /// Waits for news of a child, which is a signal. No other signal counts any more.
+    fn await_children(&mut self, until: Moment) -> std::io::Result<()> {
+        while self.signals.next().is_some() {}
+        let inputs: Vec<_> = self.signals.input().into_iter().collect();
+        self.waiter.wait(&inputs, until)
     }
 
     /// Runs the job, and keeps the guardian informed until no process of the job is left.
@@ -247,7 +252,7 @@ impl Wrapper {
     }
 
     /// Kills all that is left below this process: the job's processes are its children or become so.
-    fn end_all(&self) -> Result<Outcome, Failure> {
+    fn end_all(&mut self) -> Result<Outcome, Failure> {
         let end = Moment::now().after(END);
         loop {
             process::kill_below(getpid());
@@ -260,9 +265,7 @@ impl Wrapper {
                 let text = "processes of the job cannot be killed";
                 return Err(Failure::new(status::LOST, text));
             }
-            let pause = now.after(AGAIN).min(end);
-            let inputs: Vec<_> = self.signals.input().into_iter().collect();
-            self.waiter.wait(&inputs, pause)?;
+            self.await_children(now.after(AGAIN).min(end))?;
         }
     }
 }
