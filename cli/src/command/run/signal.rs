@@ -10,6 +10,7 @@ use rustix::process::{getpid, kill_process};
 
 /// What made the kernel deliver a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "signals tell no sender there"))]
 pub(crate) enum Origin {
     /// The terminal, for one, which sends to all processes in the foreground.
     Kernel,
@@ -135,7 +136,8 @@ impl Signals {
     /// Catches the signals in this process: they tell nothing of their sender here.
     pub(crate) fn block() -> std::io::Result<Signals> {
         keep_children()?;
-        let numbers = readable().iter().map(|signal| signal as i32);
+        let readable = readable();
+        let numbers = readable.iter().map(|signal| signal as i32);
         let forbidden = signal_hook::consts::FORBIDDEN;
         let numbers = numbers.filter(|number| !forbidden.contains(number));
         Ok(Signals(signal_hook::iterator::Signals::new(numbers)?))
