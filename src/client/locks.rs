@@ -76,7 +76,7 @@ impl LockClient {
     ///
     /// It takes one round trip. A string is a mutex and a hash is a reentrant lock, also where another program wrote
     /// it. There is more than one only where nobody holds the name and processes wait for it as locks of
-    /// several kinds.
+    /// several kinds. A user that may not inspect one of the kinds gets the others.
     ///
     /// # Errors
     ///
@@ -99,24 +99,33 @@ impl LockClient {
         let named = |kind| Ok(engine.protocol.target(kind, self.name(kind, name)?));
         let targets: Vec<_> = kinds.into_iter().map(named).collect::<Result<_>>()?;
         let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
-        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        let (mut found, mut is_inspected, mut refusal) = (Vec::new(), false, None);
         for (target, inspection) in targets.iter().zip(inspections) {
             match inspection {
-                Ok(inspection) if in_use(&inspection) => {
+                Ok(inspection) => {
+                    is_inspected = true;
                     let kind = target.kind().name();
                     let is_rw = kind == SEMAPHORE.name() && inspection.permits().is_none();
                     let kind = if is_rw { RW_LOCK.name() } else { kind };
-                    found.push(ListedLock { name: name.to_vec(), kind, inspection });
+                    if in_use(&inspection) {
+                        found.push(ListedLock { name: name.to_vec(), kind, inspection });
+                    }
                 }
-                Ok(_) => {}
-                Err(failure) if failure.is_wrong_type() => wrong.push(failure),
-                Err(failure) => return Err(Error::from(failure).of(target.name())),
+                Err(failure) => {
+                    let is_other = failure.is_wrong_type() || failure.is_denied();
+                    let error = Error::from(failure).of(target.name());
+                    if !is_other {
+                        return Err(error);
+                    }
+                    // A missing right says more than the wrong type.
+                    if error.is_denied() || refusal.is_none() {
+                        refusal = Some(error);
+                    }
+                }
             }
         }
-        match wrong.pop() {
-            Some(failure) if wrong.len() + 1 == targets.len() => {
-                Err(Error::from(failure).of(targets[0].name()))
-            }
+        match refusal {
+            Some(error) if !is_inspected => Err(error),
             _ => Ok(found),
         }
     }

@@ -34,6 +34,23 @@ fn lock_is_found_by_its_name_whatever_its_kind() {
 }
 
 #[test]
+fn user_of_one_kind_finds_its_locks_by_their_names() {
+    let server = server();
+    let client = open(&server);
+    let rule = "on nopass resetchannels ~* +eval +evalsha +time +get +pttl +zrange +zcount +client|setname";
+    let words: Vec<&str> =
+        ["ACL", "SETUSER", "mutexes"].into_iter().chain(rule.split(' ')).collect();
+    ask::<()>(&server, &words);
+    let user = LockClient::open(format!("{}?user=mutexes&pass=x", server.unix_url())).unwrap();
+    assert_eq!(kinds(&user, "a"), []);
+    let _mutex = client.mutex("a").unwrap().lock().unwrap();
+    assert_eq!(kinds(&user, "a"), [("mutex", 1)]);
+    // Its kind is none of those that it may see.
+    let _reentrant = client.reentrant("b").unwrap().lock().unwrap();
+    assert!(user.locks_named("b").unwrap_err().is_denied());
+}
+
+#[test]
 fn lock_with_a_prefix_is_found_by_its_short_name() {
     let server = server();
     let client = LockClient::builder(server.url()).name_prefix("shop:").build().unwrap();

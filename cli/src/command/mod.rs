@@ -17,6 +17,7 @@ mod release;
 #[cfg(unix)]
 mod run;
 mod show;
+#[cfg(unix)]
 mod top;
 mod wait;
 
@@ -43,6 +44,7 @@ enum Command {
     /// Show who holds a lock and who waits for it.
     Show(show::ShowArguments),
     /// Watch the locks in use, live.
+    #[cfg(unix)]
     Top(top::TopArguments),
     /// Wait until a lock is free.
     Wait(wait::WaitArguments),
@@ -78,6 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         #[cfg(unix)]
         Command::Run(run) => run.run(&connection),
         Command::Show(show) => show.run(&connection, json),
+        #[cfg(unix)]
         Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection, json),
         Command::Ask(ask) => ask.run(&connection, json),

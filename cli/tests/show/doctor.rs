@@ -41,14 +41,14 @@ fn bad(ran: &Ran) -> Vec<String> {
     findings(ran).into_iter().filter(is_bad).map(|(check, ..)| check).collect()
 }
 
-/// Runs it as text, for people, and as JSON. `DOCTOR_NOTES` names a file that gets the text.
+/// Runs it as text, for people, and as JSON. `LEASEHOLD_DOCTOR_TEXT` names a file that gets the text.
 fn doctor(title: &str, url: &str, arguments: &[&str]) -> Ran {
     let run = |json: &[&str]| {
         let mut command = program();
         finish(command.arg("doctor").args(["--url", url]).args(arguments).args(json), "")
     };
     let text = run(&[]);
-    if let Some(path) = std::env::var_os("DOCTOR_NOTES") {
+    if let Some(path) = std::env::var_os("LEASEHOLD_DOCTOR_TEXT") {
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         write!(file, "== {title}: exit status {}\n{}{}\n", text.status, text.stdout, text.stderr)
             .unwrap();

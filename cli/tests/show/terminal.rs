@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use pty_process::Size;
 use pty_process::blocking::{Command, Pty, open};
+use rustix::termios::{Termios, tcgetattr};
 use vt100::{Parser, Screen};
 
 use crate::common::{SOON, until};
@@ -19,6 +20,8 @@ pub(crate) const BEFORE: &str = "before $";
 pub(crate) struct Terminal {
     pty: Arc<Pty>,
     child: Child,
+    /// How the terminal was set before.
+    settings: Termios,
     seen: Arc<Mutex<(Parser, Vec<u8>)>>,
     reader: Option<JoinHandle<()>>,
 }
@@ -32,6 +35,7 @@ impl Terminal {
     ) -> Terminal {
         let (pty, pts) = open().expect("a terminal");
         pty.resize(Size::new(rows, columns)).expect("a size");
+        let settings = tcgetattr(&pty).expect("settings");
         let command = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .args(arguments)
             .env_remove("NO_COLOR")
@@ -51,7 +55,7 @@ impl Terminal {
                 seen.1.extend_from_slice(&bytes[..count]);
             }
         });
-        Terminal { pty, child, seen, reader: Some(reader) }
+        Terminal { pty, child, settings, seen, reader: Some(reader) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -106,6 +110,10 @@ impl Terminal {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader");
         }
+        let now = tcgetattr(&*self.pty).expect("settings");
+        let modes =
+            |it: &Termios| (it.input_modes, it.output_modes, it.control_modes, it.local_modes);
+        assert_eq!(modes(&now), modes(&self.settings));
         let seen = self.seen();
         let screen = seen.0.screen();
         assert_eq!(lines(screen)[0], BEFORE);

@@ -18,7 +18,17 @@ while ARGV[at] do
   if not (known and allowed) then
     local reply = redis.pcall(unpack(words))
     local text = type(reply) == 'table' and reply.err or ''
-    lacks = string.find(text, 'access a channel') and 3 or string.find(text, 'permissions to access') and 2 or 1
+    local function says(words)
+      return string.find(text, words, 1, true)
+    end
+    -- The second words of each are those of Redis 7.0.
+    if says('permissions to access a channel') or says("can't publish to the channel") then
+      lacks = 3
+    elseif says('permissions to access') or says('of the keys mentioned') then
+      lacks = 2
+    else
+      lacks = 1
+    end
   end
   replies[#replies + 1] = lacks
 end

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 
 use super::draw::{draw, page};
 use super::model::{Action, Model, Order};
@@ -46,50 +46,50 @@ fn show(
 ) -> Result<End, Failure> {
     loop {
         screen.terminal.draw(|frame| draw(model, frame.area(), frame.buffer_mut(), has_colour))?;
-        loop {
+        // Nothing is drawn until something changes.
+        let mut has_changed = false;
+        while !has_changed {
             if let Some(signal) = signals.end() {
                 return Ok(End::Signal(signal));
             }
-            let is_stop = |event: &Event| match event {
-                Event::Key(key) => {
-                    key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
-                }
-                _ => false,
-            };
             let event = if event::poll(LOOK)? { Some(event::read()?) } else { None };
-            if signals.take_stop() || event.as_ref().is_some_and(is_stop) {
+            let key = event.as_ref().and_then(Event::as_key_press_event);
+            // The terminal sends no signals for these while the program has it.
+            let is_control = |letter| {
+                key.is_some_and(|key| {
+                    key == KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL)
+                })
+            };
+            if is_control('c') {
+                return Ok(End::Quit);
+            }
+            if is_control('z') || signals.take_stop() {
                 screen.stop()?;
-                break;
-            }
-            match event {
-                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                    // The terminal sends no signal while the program has it.
-                    if key.modifiers.contains(KeyModifiers::CONTROL) {
-                        match key.code {
-                            KeyCode::Char('c') => return Ok(End::Quit),
-                            _ => continue,
-                        }
-                    }
-                    let height = screen.terminal.size()?.height;
-                    match model.key(key.code, page(height)) {
-                        Action::Quit => return Ok(End::Quit),
-                        Action::Pause(pause) => reader.pause(pause),
-                        Action::None => {}
-                    }
-                    break;
+                has_changed = true;
+            } else if let Some(key) =
+                key.filter(|key| !key.modifiers.contains(KeyModifiers::CONTROL))
+            {
+                match model.key(key.code, page(screen.terminal.size()?.height)) {
+                    Action::Quit => return Ok(End::Quit),
+                    Action::Pause(pause) => reader.pause(pause),
+                    Action::None => {}
                 }
-                Some(Event::Resize(..)) => break,
-                _ => {}
+                has_changed = true;
             }
-            match reader.take() {
-                Ok(Some(Ok(frame))) => model.update(frame.rows, frame.took),
-                Ok(Some(Err(error))) => model.fail(error),
-                Ok(None) => continue,
-                Err(ReaderGone) => {
-                    return Err(Failure::new(status::INTERNAL, "the reading of locks has ended"));
-                }
-            }
-            break;
+            has_changed |= matches!(event, Some(Event::Resize(..))) | take(reader, model)?;
         }
     }
+}
+
+/// Takes a frame, if there is one.
+fn take(reader: &Reader, model: &mut Model) -> Result<bool, Failure> {
+    match reader.take() {
+        Ok(Some(Ok(frame))) => model.update(frame.rows, frame.took),
+        Ok(Some(Err(error))) => model.fail(error),
+        Ok(None) => return Ok(false),
+        Err(ReaderGone) => {
+            return Err(Failure::new(status::INTERNAL, "the reading of locks has ended"));
+        }
+    }
+    Ok(true)
 }
