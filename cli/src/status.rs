@@ -14,3 +14,9 @@ pub(crate) const INTERNAL: u8 = 70;
 pub(crate) const UNKNOWN_OUTCOME: u8 = 75;
 /// The server refused the user, the password or a command.
 pub(crate) const DENIED: u8 = 77;
+/// The lock was lost, and the job was ended.
+pub(crate) const LOST: u8 = 76;
+/// The job's program cannot be run.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program.
+pub(crate) const NOT_FOUND: u8 = 127;

@@ -14,6 +14,8 @@ mod doctor;
 mod generate;
 mod list;
 mod release;
+#[cfg(unix)]
+mod run;
 mod show;
 #[cfg(unix)]
 mod top;
@@ -36,6 +38,9 @@ pub(crate) struct Arguments {
 enum Command {
     /// List the locks that are in use.
     Ls(list::ListArguments),
+    /// Run a job under a lock. No process of the job is alive when the lease ends.
+    #[cfg(unix)]
+    Run(run::RunArguments),
     /// Show who holds a lock and who waits for it.
     Show(show::ShowArguments),
     /// Watch the locks in use, live.
@@ -72,6 +77,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { command, connection, json } = arguments;
     match command {
         Command::Ls(list) => list.run(&connection, json),
+        #[cfg(unix)]
+        Command::Run(run) => run.run(&connection),
         Command::Show(show) => show.run(&connection, json),
         #[cfg(unix)]
         Command::Top(top) => top.run(&connection, json),

@@ -1,0 +1,192 @@
+//! Which lock a run takes, and how.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{
+    Begun, LeaseWatch, LockClient, LockOptions, Loss, OwnedLease, Period, Result, Run,
+};
+
+use super::outcome::Outcome;
+use super::report::JobEnd;
+
+/// A key may become another kind of lock in front of each attempt. One that is none of a run's kinds, this often in
+/// a row, is something else.
+const ROUNDS: usize = 5;
+
+/// Who may hold the lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Alone,
+    /// Others that read, too.
+    Reading,
+    /// So many of the permits of a semaphore.
+    Permits {
+        count: u32,
+        of: u32,
+    },
+    /// Nobody, and not again in the same period after a success.
+    OncePer(Period),
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) name: Vec<u8>,
+    pub(crate) options: LockOptions,
+    pub(crate) share: Share,
+    /// How long to wait for the lock; none is for ever.
+    pub(crate) wait: Option<Duration>,
+}
+
+/// What came of a request.
+pub(crate) enum Acquired {
+    Held(Held),
+    /// It was not free in time.
+    NotHad,
+    /// The job ran in this period, as the text says.
+    Skipped(String),
+}
+
+/// What a job runs under.
+pub(crate) enum Held {
+    Lease(OwnedLease),
+    Once(Box<Run>),
+}
+
+impl Held {
+    pub(crate) fn confirm(&self) -> Result<()> {
+        match self {
+            Held::Lease(lease) => lease.confirm(),
+            Held::Once(run) => run.guard().confirm(),
+        }
+    }
+
+    pub(crate) fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        match self {
+            Held::Lease(lease) => lease.on_loss(callback),
+            Held::Once(run) => run.guard().on_loss(callback),
+        }
+    }
+
+    pub(crate) fn watch(&self) -> LeaseWatch {
+        match self {
+            Held::Lease(lease) => lease.lease_watch(),
+            Held::Once(run) => run.guard().lease_watch(),
+        }
+    }
+
+    /// Gives the lock back, when no process of the job is left.
+    pub(crate) fn give_back(self, outcome: Outcome) -> Result<()> {
+        match self {
+            Held::Lease(lease) => lease.release(),
+            Held::Once(run) if outcome == Outcome::Ended(JobEnd::Exited(0)) => run.succeed(),
+            Held::Once(run) => run.fail(outcome),
+        }
+    }
+}
+
+impl From<Option<OwnedLease>> for Acquired {
+    fn from(lease: Option<OwnedLease>) -> Acquired {
+        lease.map_or(Acquired::NotHad, |lease| Acquired::Held(Held::Lease(lease)))
+    }
+}
+
+impl Request {
+    /// Takes the lock.
+    pub(crate) fn acquire(&self, client: &LockClient) -> Result<Acquired> {
+        let deadline = self.wait.and_then(|wait| Instant::now().checked_add(wait));
+        let lease = match self.share {
+            Share::OncePer(period) => return self.once(client, period),
+            Share::Permits { count, of } => self.permits(client, deadline, count, of),
+            Share::Alone => self
+                .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline)),
+            Share::Reading => self.of_either_kind(
+                || self.read(client, deadline),
+                || {
+                    // While a run that is alone has the mutex, there is no place for readers.
+                    let Some(lease) = self.mutex(client, deadline)? else { return Ok(None) };
+                    lease.release()?;
+                    self.read(client, deadline)
+                },
+            ),
+        };
+        lease.map(Acquired::from)
+    }
+
+    fn once(&self, client: &LockClient, period: Period) -> Result<Acquired> {
+        let once = client.once_with(&self.name, period, self.options)?;
+        let once = self.wait.map_or_else(|| once.clone(), |wait| once.clone().wait_at_most(wait));
+        Ok(match once.begin()? {
+            Begun::Run(run) => Acquired::Held(Held::Once(Box::new(run))),
+            Begun::Skipped { by, .. } => {
+                let at = once.last_run()?.map(|last| last.to_string());
+                Acquired::Skipped(at.unwrap_or_else(|| by.to_string()))
+            }
+            _ => Acquired::NotHad,
+        })
+    }
+
+    /// A run that is alone takes the mutex, as programs do that use the library. Beside readers, it is the writer.
+    /// Both are under one key, and the server tells which of them is there.
+    fn of_either_kind(
+        &self,
+        usual: impl Fn() -> Result<Option<OwnedLease>>,
+        other: impl Fn() -> Result<Option<OwnedLease>>,
+    ) -> Result<Option<OwnedLease>> {
+        let mut outcome = usual();
+        for _ in 0..ROUNDS {
+            for attempt in [&other as &dyn Fn() -> _, &usual] {
+                match &outcome {
+                    Err(error) if error.is_wrong_type() => outcome = attempt(),
+                    _ => return outcome,
+                }
+            }
+        }
+        outcome
+    }
+
+    fn mutex(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<OwnedLease>> {
+        let lock = client.mutex_with(&self.name, self.options)?;
+        let guard = match deadline {
+            None => Some(lock.lock()?),
+            Some(deadline) => lock.try_lock_until(deadline)?,
+        };
+        // Held once: this thread has no other guard.
+        Ok(guard.and_then(|guard| guard.into_owned().ok()))
+    }
+
+    fn write(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<OwnedLease>> {
+        let lock = client.rw_lock_with(&self.name, self.options)?;
+        let guard = match deadline {
+            None => Some(lock.write()?),
+            Some(deadline) => lock.try_write_until(deadline)?,
+        };
+        Ok(guard.and_then(|guard| guard.into_owned().ok()))
+    }
+
+    fn read(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<OwnedLease>> {
+        let lock = client.rw_lock_with(&self.name, self.options)?;
+        let guard = match deadline {
+            None => Some(lock.read()?),
+            Some(deadline) => lock.try_read_until(deadline)?,
+        };
+        Ok(guard.and_then(|guard| guard.into_owned().ok()))
+    }
+
+    fn permits(
+        &self,
+        client: &LockClient,
+        deadline: Option<Instant>,
+        count: u32,
+        of: u32,
+    ) -> Result<Option<OwnedLease>> {
+        let semaphore = client.semaphore_with(&self.name, of, self.options)?;
+        let permit = match deadline {
+            None => Some(semaphore.acquire_many(count)?),
+            Some(deadline) => {
+                let wait = deadline.saturating_duration_since(Instant::now());
+                semaphore.try_acquire_many_for(count, wait)?
+            }
+        };
+        Ok(permit.and_then(|permit| permit.into_owned().ok()))
+    }
+}

@@ -1,0 +1,224 @@
+//! The guardian: the process between the wrapper and the job, which ends the job in time.
+//!
+//! It has a process group of its own, so that no signal for the job's group reaches it, and it does no I/O but with
+//! the wrapper: nothing holds it up. All orphans of the job become its children, so that it is done when it has none.
+
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitStatus, getpid, getppid, kill_process, setpgid};
+
+use super::clock::{Moment, Waiter};
+use super::deadline::{Deadline, Reason, Spans, Step};
+use super::job::Job;
+use super::process::{self, Reaped};
+use super::report::{JobEnd, Link, News, Report};
+use super::signal::Signals;
+
+/// How soon it looks again for processes that it killed.
+const AGAIN: Duration = Duration::from_millis(2);
+/// How soon it wakes a wrapper again that should go on with its job.
+const WAKE: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Guardian {
+    link: Link,
+    signals: Signals,
+    waiter: Waiter,
+    wrapper: Pid,
+    deadline: Deadline,
+    /// The main process, until it has ended.
+    main: Option<Pid>,
+    /// When to wake the wrapper next, while it does not say that it is awake.
+    wake: Option<Moment>,
+    /// Whether the main process is stopped.
+    is_stopped: bool,
+    /// When to kill next, and how long to wait after that.
+    kill: (Moment, Duration),
+    is_clean: bool,
+}
+
+/// Runs the guardian in a process of its own, to the end of the job.
+pub(crate) fn run(
+    mut link: Link,
+    signals: Signals,
+    job: &Job,
+    spans: Spans,
+    wrapper: Pid,
+) -> std::io::Result<()> {
+    setpgid(None, None)?;
+    process::adopt_orphans();
+    let waiter = Waiter::new()?;
+    let Some((valid_until, token, news)) = await_start(&mut link, &waiter)? else { return Ok(()) };
+    let mut deadline = Deadline::new(spans, valid_until);
+    if news.contains(&News::Lost) {
+        deadline.end(Moment::now(), Reason::Lost);
+    }
+    if !matches!(deadline.step(Moment::now()), Step::Wait(_)) {
+        link.send(Report::NotStarted(None));
+        return Ok(());
+    }
+    // A busy machine must not keep the processor from this process when the job is to be killed.
+    let usual = process::go_first();
+    let started = job.start(token, usual);
+    // The job alone has the standard streams: whoever reads its output sees the end when the job closes it.
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    link.send(started.map_or_else(|error| Report::NotStarted(Some(error)), |_| Report::Started));
+    let Ok(main) = started else { return Ok(()) };
+    let mut guardian = Guardian {
+        link,
+        signals,
+        waiter,
+        wrapper,
+        deadline,
+        main: Some(main),
+        wake: None,
+        is_stopped: false,
+        kill: (Moment::now(), AGAIN),
+        is_clean: false,
+    };
+    news.into_iter().for_each(|news| guardian.hear(news));
+    guardian.attend()
+}
+
+/// Waits for the grant. Returns nothing if the wrapper ended before it, and else what came with the grant too: the
+/// lock may be lost already.
+fn await_start(
+    link: &mut Link,
+    waiter: &Waiter,
+) -> std::io::Result<Option<(Moment, u64, Vec<News>)>> {
+    let (mut start, mut others) = (None, Vec::new());
+    loop {
+        for news in link.receive() {
+            match news {
+                News::Start { valid_until, token } => start = Some((valid_until, token)),
+                other => others.push(other),
+            }
+        }
+        match start {
+            _ if link.is_closed() => return Ok(None),
+            Some((valid_until, token)) => return Ok(Some((valid_until, token, others))),
+            None => waiter.wait(&[link.as_fd()], Moment::now().after(Duration::from_secs(60)))?,
+        }
+    }
+}
+
+impl Guardian {
+    fn attend(mut self) -> std::io::Result<()> {
+        loop {
+            while self.signals.next().is_some() {}
+            self.link.receive().into_iter().for_each(|news| self.hear(news));
+            if self.link.is_closed() {
+                self.deadline.abandon();
+            }
+            if !self.is_clean && !self.reap() {
+                self.is_clean = true;
+                self.link.send(Report::Clean);
+            }
+            let now = Moment::now();
+            self.wake_wrapper(now);
+            if self.is_clean && (self.wake.is_none() || self.link.is_closed()) {
+                return Ok(());
+            }
+            let next = self.act(now);
+            let until = self.wake.map_or(next, |wake| wake.min(next));
+            let inputs = [Some(self.link.as_fd()), self.signals.input()];
+            // A closed link is always ready.
+            let inputs = inputs.into_iter().skip(usize::from(self.link.is_closed())).flatten();
+            self.waiter.wait(&inputs.collect::<Vec<_>>(), until)?;
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Start { .. } => {}
+            News::Valid(until) => self.deadline.extend(until),
+            News::Lost => self.deadline.end(Moment::now(), Reason::Lost),
+            News::Awake => self.wake = None,
+            // The number of the main process is its own until this process has waited for it.
+            News::Signal(number) => {
+                if let (Some(main), Some(signal)) = (self.main, Signal::from_named_raw(number)) {
+                    let _ = kill_process(main, signal);
+                }
+            }
+        }
+    }
+
+    /// Waits for all children that have ended. Returns whether any is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match process::reap() {
+                Reaped::Changed(pid, status) if Some(pid) == self.main => self.main_changed(status),
+                Reaped::Changed(..) => {}
+                Reaped::Nothing => return true,
+                Reaped::NoChild => return false,
+            }
+        }
+    }
+
+    fn main_changed(&mut self, status: WaitStatus) {
+        if let Some(signal) = status.stopping_signal() {
+            // It went on meanwhile, and its shell waits for news of the wrapper.
+            if std::mem::replace(&mut self.is_stopped, true) {
+                self.link.send(Report::Continued);
+                self.wake = Some(Moment::now());
+            }
+            self.link.send(Report::Stopped(signal));
+            return;
+        }
+        if let Some(end) = job_end(status) {
+            self.main = None;
+            self.deadline.end(Moment::now(), Reason::Finished);
+            self.link.send(Report::Ended(end));
+        } else {
+            self.link.send(Report::Continued);
+        }
+        if std::mem::take(&mut self.is_stopped) {
+            self.wake = Some(Moment::now());
+        }
+    }
+
+    /// The wrapper stops when the job does, and perhaps only after the job goes on again. So it is woken until it
+    /// says that it heard of that.
+    fn wake_wrapper(&mut self, now: Moment) {
+        if self.wake.is_some_and(|wake| wake <= now) && getppid() == Some(self.wrapper) {
+            let _ = kill_process(self.wrapper, Signal::CONT);
+            self.wake = Some(now.after(WAKE));
+        }
+    }
+
+    /// Does what is due. Returns when to look again.
+    fn act(&mut self, now: Moment) -> Moment {
+        if self.is_clean {
+            return now.after(WAKE);
+        }
+        loop {
+            match self.deadline.step(now) {
+                Step::Wait(until) => return until,
+                Step::Terminate(reason) => {
+                    self.link.send(Report::Ending(reason));
+                    process::terminate_below(getpid());
+                }
+                Step::Kill => {
+                    let (due, pause) = self.kill;
+                    if due <= now {
+                        process::kill_below(getpid());
+                        // What cannot be killed at once, such as a process that waits for a dead file server, is
+                        // tried again for ever, ever more rarely.
+                        let next = (pause * 2).min(Duration::from_secs(1));
+                        self.kill = (Moment::now().after(pause), next);
+                    }
+                    return self.kill.0;
+                }
+            }
+        }
+    }
+}
+
+fn job_end(status: WaitStatus) -> Option<JobEnd> {
+    let exited = status.exit_status().map(JobEnd::Exited);
+    exited.or_else(|| status.terminating_signal().map(JobEnd::Killed))
+}

@@ -1,0 +1,106 @@
+//! The job's main process: how it begins.
+
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use fork::Fork;
+use nix::sys::signal::SigSet;
+use rustix::process::{Pid, WaitOptions, getpid, getppid, setpgid, waitpid};
+
+use super::environment::Environment;
+use super::process;
+
+/// For an error without a number.
+const AGAIN: i32 = rustix::io::Errno::AGAIN.raw_os_error();
+
+/// What is to run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) environment: Environment,
+    /// The process group of the wrapper, so that a terminal and a shell treat the job as if there were no wrapper.
+    pub(crate) group: Pid,
+    /// The signals that the caller of the wrapper blocked.
+    pub(crate) blocked: SigSet,
+}
+
+/// Makes another process of this one, which must have one thread: a lock that another thread holds would stay
+/// locked in the new process.
+///
+/// Returns the new process in the old one, and nothing in the new one.
+pub(crate) fn fork() -> std::io::Result<Option<Pid>> {
+    if let Ok(threads) = std::fs::read_dir("/proc/self/task")
+        && threads.count() > 1
+    {
+        return Err(std::io::Error::other("this process has several threads"));
+    }
+    match fork::fork()? {
+        Fork::Child => Ok(None),
+        Fork::Parent(pid) => Ok(Pid::from_raw(pid)),
+    }
+}
+
+impl Job {
+    /// Starts it with the usual rank. The error is the system's number.
+    pub(crate) fn start(&self, token: u64, rank: i32) -> Result<Pid, i32> {
+        self.try_start(token, rank)
+            .unwrap_or_else(|error| Err(error.raw_os_error().unwrap_or(AGAIN)))
+    }
+
+    /// The inner error is that of a program which cannot be run.
+    fn try_start(&self, token: u64, rank: i32) -> std::io::Result<Result<Pid, i32>> {
+        // Closed when the program begins, and used when it does not.
+        let (mut reader, mut writer) = std::io::pipe()?;
+        let guardian = getpid();
+        let Some(child) = fork()? else {
+            drop(reader);
+            process::go_with(rank);
+            let error = self.become_job(guardian, token);
+            let _ = writer.write_all(&error.raw_os_error().unwrap_or(0).to_le_bytes());
+            std::process::exit(1);
+        };
+        drop(writer);
+        let mut error = [0; 4];
+        match reader.read_exact(&mut error) {
+            Ok(()) => {
+                let _ = waitpid(Some(child), WaitOptions::empty());
+                Ok(Err(i32::from_le_bytes(error)))
+            }
+            Err(_) => Ok(Ok(child)),
+        }
+    }
+
+    /// Replaces this process by the job. Returns why not.
+    fn become_job(&self, guardian: Pid, token: u64) -> std::io::Error {
+        // It dies with its guardian. The guardian may be dead already.
+        #[cfg(target_os = "linux")]
+        if let Err(error) =
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        {
+            return error.into();
+        }
+        if getppid() != Some(guardian) {
+            std::process::exit(1);
+        }
+        if let Err(error) = setpgid(None, Some(self.group)) {
+            return error.into();
+        }
+        let Some((program, arguments)) = self.command.split_first() else {
+            return std::io::ErrorKind::InvalidInput.into();
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        for (name, value) in self.environment.variables(token) {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Err(error) = self.blocked.thread_set_mask() {
+            return error.into();
+        }
+        command.exec()
+    }
+}

@@ -1,0 +1,174 @@
+//! `leasehold run`: a job under a lock, none of whose processes outlives the lease.
+//!
+//! | process | group | what it does |
+//! | --- | --- | --- |
+//! | [`wrapper`], the one that was called | the guardian's, while the job runs | holds the lock, and tells the guardian until when |
+//! | [`guardian`], its child | its own | ends the job before the lease ends, or at once when the wrapper is gone |
+//! | [`job`], its child | the one in which the wrapper was called | whatever it likes |
+//!
+//! The guardian is forked before this process has a second thread, and does nothing until the lock is held.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::{Lease, LockOptions, Period};
+use rustix::process::{getpgrp, getpid};
+
+use crate::connection::ConnectionArguments;
+use crate::duration::parse_duration;
+use crate::failure::Failure;
+use crate::status;
+
+mod acquire;
+mod clock;
+mod deadline;
+mod environment;
+mod guardian;
+mod job;
+mod outcome;
+mod process;
+mod report;
+mod signal;
+mod wrapper;
+
+use acquire::{Request, Share};
+use deadline::Spans;
+use environment::Environment;
+use job::Job;
+use report::Link;
+use wrapper::{Ending, Wrapper, warn};
+
+/// The longest grace without the option.
+const USUAL_GRACE: Duration = Duration::from_secs(10);
+/// The share of a lease that its grace may have, so that an outage may last for as long again.
+const GRACES_PER_LEASE: u32 = 3;
+/// Of a lease, kept for the killing.
+const MARGINS_PER_LEASE: u32 = 20;
+const LEAST_MARGIN: Duration = Duration::from_millis(20);
+const MOST_MARGIN: Duration = Duration::from_secs(1);
+/// How often news goes to the guardian.
+const TICKS_PER_LEASE: u32 = 12;
+const LEAST_TICK: Duration = Duration::from_millis(10);
+const MOST_TICK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Do not wait: give up if the lock is held.
+    #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
+    nonblock: bool,
+    /// Give up after waiting for this long.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
+    /// Hold the lock alone. This is the default.
+    #[arg(short = 'x', long, visible_short_alias = 'e', conflicts_with_all = ["shared", "of"])]
+    exclusive: bool,
+    /// Share the lock with other runs that do so: a read lock.
+    #[arg(short, long, conflicts_with = "of")]
+    shared: bool,
+    /// Take so many permits of a semaphore.
+    #[arg(long, value_name = "K", default_value_t = 1, requires = "of")]
+    permits: u32,
+    /// The name is a semaphore with so many permits.
+    #[arg(long, value_name = "N")]
+    of: Option<u32>,
+    /// The exit status if the lock was not had.
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
+    conflict_exit_code: u8,
+    /// How long the lock outlives a machine that dies. It is renewed every third of that.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    lease: Duration,
+    /// From SIGTERM to SIGKILL, if the lock is lost: at most a third of the lease; default 10s, or that third.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    grace: Option<Duration>,
+    /// End the job before it has held the lock for this long.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    max_hold: Option<Duration>,
+    /// Run at most once successfully in each period, by the server's clock: periods begin at multiples of it since
+    /// 1970, UTC. A run that fails may be tried again in the same period.
+    #[arg(long, value_name = "PERIOD", value_parser = parse_duration, conflicts_with_all = ["shared", "of"])]
+    once_per: Option<Duration>,
+    /// How much later than that the periods begin.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration, requires = "once_per")]
+    offset: Duration,
+    /// The exit status if the job ran in this period.
+    #[arg(long, value_name = "CODE", default_value_t = status::DONE, requires = "once_per")]
+    skipped_status: u8,
+    /// Leave REDIS_URL, which may have a password, in the environment of the job.
+    #[arg(long)]
+    keep_url: bool,
+    /// The lock.
+    name: OsString,
+    /// The job.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl RunArguments {
+    pub(crate) fn run(self, connection: &ConnectionArguments) -> Result<ExitCode, Failure> {
+        let spans = self.spans()?;
+        let request = self.request();
+        let environment = Environment {
+            name: self.name,
+            holder: environment::holder(),
+            lease: self.lease,
+            keep_url: self.keep_url,
+        };
+        let program = self.command.first().map(|program| program.display().to_string());
+        let blocked = signal::blocked()?;
+        let job = Job { command: self.command, environment, group: getpgrp(), blocked };
+        let tick = (self.lease / TICKS_PER_LEASE).clamp(LEAST_TICK, MOST_TICK);
+
+        let (near, far) = Link::pair()?;
+        let parent = getpid();
+        let signals = signal::Signals::block()?;
+        process::adopt_orphans();
+        let Some(guardian) = job::fork()? else {
+            drop(near);
+            guardian::run(far, signals, &job, spans, parent)?;
+            std::process::exit(0);
+        };
+        drop(far);
+        let waiter = clock::Waiter::new()?;
+        let mut wrapper = Wrapper { link: near, signals, waiter, guardian, spans, tick };
+        let ending = wrapper.run(connection, &request)?;
+        drop(wrapper);
+        match ending {
+            Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
+            Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
+            Ending::Skipped(text) => {
+                warn(&format_args!("skipped: {text}"));
+                Ok(ExitCode::from(self.skipped_status))
+            }
+        }
+    }
+
+    fn spans(&self) -> Result<Spans, Failure> {
+        let most = self.lease / GRACES_PER_LEASE;
+        let grace = self.grace.unwrap_or_else(|| USUAL_GRACE.min(most));
+        if grace > most {
+            let text =
+                format!("--grace {grace:?} is more than a third of --lease {:?}", self.lease);
+            return Err(Failure::usage(text));
+        }
+        let margin = (self.lease / MARGINS_PER_LEASE).clamp(LEAST_MARGIN, MOST_MARGIN);
+        Ok(Spans { grace, margin })
+    }
+
+    fn request(&self) -> Request {
+        let options = LockOptions::new().lease(Lease::renewed(self.lease));
+        let options = self.max_hold.map_or(options, |limit| options.max_hold(limit));
+        let share = match self.of {
+            Some(of) => Share::Permits { count: self.permits, of },
+            None if self.shared => Share::Reading,
+            None => match self.once_per {
+                Some(period) => Share::OncePer(Period::every(period).offset(self.offset)),
+                None => Share::Alone,
+            },
+        };
+        let wait = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
+        Request { name: self.name.as_bytes().to_vec(), options, share, wait }
+    }
+}

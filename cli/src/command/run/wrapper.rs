@@ -1,0 +1,318 @@
+//! The wrapper: the process that was called. It takes the lock, keeps it while the job runs, and gives it back
+//! when no process of the job is left.
+//!
+//! While the job runs, the wrapper is not in the process group that a shell made for it: the job is. So a terminal's
+//! signals, and those to the group, reach the job once and the wrapper not at all. What is sent to the wrapper alone
+//! goes to the job. When the job stops, the wrapper stops, and a shell sees that.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use leasehold::{LeaseWatch, LockClient};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, setpgid, waitpid};
+
+use super::acquire::{Acquired, Held, Request};
+use super::clock::{Moment, Waiter};
+use super::deadline::{Deadline, Reason, Spans, Step};
+use super::outcome::Outcome;
+use super::process::{self, Reaped};
+use super::report::{JobEnd, Link, News, Report};
+use super::signal::{self, Effect, Signals};
+use crate::connection::ConnectionArguments;
+use crate::failure::Failure;
+use crate::status;
+
+/// How long the way back of a lock may take that was granted just when a signal ended this program.
+const LAST_RELEASE: Duration = Duration::from_secs(1);
+/// How long killed processes may take to be gone.
+const END: Duration = Duration::from_secs(5);
+/// How soon it looks again for them.
+const AGAIN: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+pub(crate) struct Wrapper {
+    pub(crate) link: Link,
+    pub(crate) signals: Signals,
+    pub(crate) waiter: Waiter,
+    pub(crate) guardian: Pid,
+    pub(crate) spans: Spans,
+    /// How often the guardian is told until when the lease is valid.
+    pub(crate) tick: Duration,
+}
+
+/// What the reports have told of a job.
+#[derive(Debug, Default)]
+struct Progress {
+    end: Option<JobEnd>,
+    not_started: Option<Option<i32>>,
+    /// Why it was told to end before its main process had ended.
+    cut: Option<Reason>,
+    is_clean: bool,
+}
+
+/// What came of a run.
+pub(crate) enum Ending {
+    Ran(Outcome),
+    /// The lock was not had.
+    NotHad,
+    /// The job ran in this period, as the text says.
+    Skipped(String),
+}
+
+impl Wrapper {
+    /// Takes the lock, runs the job, and gives the lock back.
+    pub(crate) fn run(
+        &mut self,
+        connection: &ConnectionArguments,
+        request: &Request,
+    ) -> Result<Ending, Failure> {
+        let (client, lost) = (OnceLock::new(), self.link.sender()?);
+        // Closed by the keeper when it has something to say.
+        let (silence, silent) = UnixStream::pair()?;
+        let (grant, granted) = mpsc::channel();
+        let (verdict, decided) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (client, verdict) = (&client, verdict);
+            // Waits for Redis, while this thread waits for signals.
+            let keeper = scope.spawn(move || {
+                let opened = connection.builder()?.build()?;
+                let client = client.get_or_init(|| opened);
+                let held = match request.acquire(client)? {
+                    Acquired::Held(held) => held,
+                    Acquired::NotHad => return Ok(Ending::NotHad),
+                    Acquired::Skipped(text) => return Ok(Ending::Skipped(text)),
+                };
+                // A lease that came from the queue is short at first.
+                held.confirm()?;
+                held.on_loss(move |_| lost.send(News::Lost));
+                let _ = grant.send(held.watch());
+                drop(silent);
+                match decided.recv() {
+                    Ok(outcome) => Ok(Ending::Ran(give_back(held, outcome))),
+                    Err(_) => {
+                        // Processes of the job may be left: the lock ends with its lease.
+                        std::mem::forget(held);
+                        Ok(Ending::Ran(Outcome::Cut))
+                    }
+                }
+            });
+            if let Some(watch) = self.await_grant(&granted, &silence, &keeper, client)? {
+                let _ = verdict.send(self.attend(&watch)?);
+            }
+            keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Waits for the lock. A signal that would end a program while it waits ends this one.
+    fn await_grant<T>(
+        &mut self,
+        granted: &Receiver<LeaseWatch>,
+        silence: &UnixStream,
+        keeper: &ScopedJoinHandle<'_, T>,
+        client: &OnceLock<LockClient>,
+    ) -> Result<Option<LeaseWatch>, Failure> {
+        loop {
+            match granted.try_recv() {
+                Ok(watch) => return Ok(Some(watch)),
+                Err(_) if keeper.is_finished() => return Ok(None),
+                Err(_) => {}
+            }
+            let inputs = [Some(silence.as_fd()), self.signals.input()];
+            let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+            self.waiter.wait(&inputs, Moment::now().after(Duration::from_secs(60)))?;
+            self.obey_signals(client.get());
+        }
+    }
+
+    /// Does what signals do to a program that does not handle them.
+    fn obey_signals(&mut self, client: Option<&LockClient>) {
+        while let Some(arrival) = self.signals.next() {
+            match arrival.effect() {
+                Effect::Nothing => {}
+                Effect::Stop => signal::stop_by(arrival.number),
+                Effect::End if signal::is_ignored(arrival.number) => {}
+                Effect::End => {
+                    // The lock may just have been granted.
+                    client.map(|client| client.close(Duration::ZERO, LAST_RELEASE));
+                    self.dismiss_guardian();
+                    signal::die_of(arrival.number);
+                    std::process::exit(128 + arrival.number);
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of the guardian, which has nothing to do any more.
+    fn dismiss_guardian(&mut self) {
+        self.link.close();
+        let end = Moment::now().after(LAST_RELEASE);
+        while matches!(waitpid(Some(self.guardian), WaitOptions::NOHANG), Ok(None)) {
+            if Moment::now() >= end {
+                let _ = kill_process(self.guardian, Signal::KILL);
+            }
+            let _ = self.await_children(Moment::now().after(AGAIN));
+        }
+    }
+
+    /// Waits for news of a child, which is a signal. No other signal counts any more.
+    fn await_children(&mut self, until: Moment) -> std::io::Result<()> {
+        while self.signals.next().is_some() {}
+        let inputs: Vec<_> = self.signals.input().into_iter().collect();
+        self.waiter.wait(&inputs, until)
+    }
+
+    /// Runs the job, and keeps the guardian informed until no process of the job is left.
+    fn attend(&mut self, watch: &LeaseWatch) -> Result<Outcome, Failure> {
+        let valid_until = self::valid_until(watch);
+        let token = watch.fencing_token().get();
+        self.link.send(News::Start { valid_until, token });
+        // A guardian that is stopped does not keep its promise. Then this process does, as late as it can.
+        let spans = Spans { grace: Duration::ZERO, margin: self.spans.margin / 2 };
+        let mut backstop = Deadline::new(spans, valid_until);
+        let mut progress = Progress::default();
+        let mut tick = Moment::now().after(self.tick);
+        loop {
+            let now = Moment::now();
+            if now >= tick {
+                self.link.send(News::Valid(self::valid_until(watch)));
+                backstop.extend(self::valid_until(watch));
+                tick = now.after(self.tick);
+            }
+            self.pass_signals_on();
+            let reports = self.link.receive();
+            self.hear(&reports, watch, &mut progress);
+            if progress.is_clean {
+                return Ok(progress.outcome());
+            }
+            if self.link.is_closed() {
+                warn("the guardian of the job was killed, and the job with it");
+                return self.end_all();
+            }
+            let Step::Wait(last) = backstop.step(now) else {
+                warn("the guardian of the job does not run, and the lease is about to end");
+                return self.end_all();
+            };
+            let inputs = [Some(self.link.as_fd()), self.signals.input()];
+            let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+            self.waiter.wait(&inputs, tick.min(last))?;
+        }
+    }
+
+    fn pass_signals_on(&mut self) {
+        let guardian = self.guardian.as_raw_nonzero().get();
+        while let Some(arrival) = self.signals.next() {
+            if arrival.is_for_job(guardian) {
+                self.link.send(News::Signal(arrival.number));
+            }
+        }
+    }
+
+    fn hear(&mut self, reports: &[Report], watch: &LeaseWatch, progress: &mut Progress) {
+        for (place, report) in reports.iter().enumerate() {
+            match *report {
+                Report::Started => self.stand_back(),
+                Report::NotStarted(error) => {
+                    (progress.not_started, progress.is_clean) = (Some(error), true);
+                }
+                // A later report may say that the job goes on.
+                Report::Stopped(by) if place + 1 == reports.len() => signal::stop_by(by),
+                Report::Stopped(_) => {}
+                Report::Continued => self.link.send(News::Awake),
+                Report::Ending(Reason::Finished) => {}
+                Report::Ending(reason) => {
+                    match watch.loss() {
+                        Some(loss) => warn(&format_args!("{loss}; the job is ended")),
+                        None => warn("no renewal was confirmed in time; the job is ended"),
+                    }
+                    progress.cut = Some(reason);
+                }
+                Report::Ended(end) => {
+                    self.link.send(News::Awake);
+                    progress.end = Some(end);
+                }
+                Report::Clean => progress.is_clean = true,
+            }
+        }
+    }
+
+    /// Leaves the standard streams and, if it can, the process group to the job. The leader of a session cannot.
+    fn stand_back(&self) {
+        if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdin(&null);
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
+        // A group of its own would have the number of the job's, if the job's has this process's.
+        let group = rustix::process::getpgrp();
+        let other = if group == getpid() { Some(self.guardian) } else { None };
+        let _ = setpgid(None, other);
+    }
+
+    /// Kills all that is left below this process: the job's processes are its children or become so.
+    fn end_all(&mut self) -> Result<Outcome, Failure> {
+        let end = Moment::now().after(END);
+        loop {
+            process::kill_below(getpid());
+            while let Reaped::Changed(..) = process::reap() {}
+            if matches!(process::reap(), Reaped::NoChild) {
+                return Ok(Outcome::Cut);
+            }
+            let now = Moment::now();
+            if now >= end {
+                let text = "processes of the job cannot be killed";
+                return Err(Failure::new(status::LOST, text));
+            }
+            self.await_children(now.after(AGAIN).min(end))?;
+        }
+    }
+}
+
+/// No child is left behind, however a run ends.
+impl Drop for Wrapper {
+    fn drop(&mut self) {
+        self.dismiss_guardian();
+    }
+}
+
+/// Gives the lock back. A job whose lock was lost before was perhaps not alone.
+fn give_back(held: Held, outcome: Outcome) -> Outcome {
+    match held.give_back(outcome) {
+        Err(error) if error.is_lost() => {
+            if outcome != Outcome::Cut {
+                warn(&error);
+            }
+            Outcome::Cut
+        }
+        // The client's worker goes on trying until this process ends.
+        Err(error) => {
+            warn(&error);
+            outcome
+        }
+        Ok(()) => outcome,
+    }
+}
+
+impl Progress {
+    fn outcome(&self) -> Outcome {
+        match (self.not_started, self.cut, self.end) {
+            (Some(None), ..) => Outcome::TooLate,
+            (Some(Some(error)), ..) => Outcome::NotRun(error),
+            (None, None, Some(end)) => Outcome::Ended(end),
+            _ => Outcome::Cut,
+        }
+    }
+}
+
+/// The end of validity on the clock of all processes. It is never late: the clock is read first.
+fn valid_until(watch: &LeaseWatch) -> Moment {
+    let now = Moment::now();
+    now.after(watch.remaining())
+}
+
+#[expect(clippy::print_stderr, reason = "the program's own message")]
+pub(crate) fn warn(text: &(impl std::fmt::Display + ?Sized)) {
+    eprintln!("leasehold: {text}");
+}

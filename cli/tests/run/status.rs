@@ -1,0 +1,214 @@
+//! Exit statuses, signals, the environment of the job, and the kinds of lock.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use leasehold_support::{Fault, Proxy, Server, fault::Operation, fault::network::SILENCE};
+use rustix::process::Signal;
+
+use crate::common::{ask, children, run, send, wait, wait_until};
+
+fn output(url: &str, arguments: &[&str]) -> Output {
+    run(url).args(arguments).stdin(Stdio::null()).output().expect("the program")
+}
+
+fn status(url: &str, arguments: &[&str]) -> Option<i32> {
+    output(url, arguments).status.code()
+}
+
+#[test]
+fn grace_above_a_third_of_the_lease_is_refused() {
+    let output =
+        output("redis://127.0.0.1:1", &["--lease", "9s", "--grace", "3.1s", "x", "--", "true"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--grace"));
+}
+
+#[test]
+fn unreachable_server_is_69() {
+    assert_eq!(status("redis://127.0.0.1:1", &["x", "--", "true"]), Some(69));
+}
+
+#[test]
+fn wrong_password_is_77() {
+    let server = Server::builder().tcp().start().expect("a server");
+    let _: () = ask(&server, &["ACL", "SETUSER", "someone", "on", ">right", "~*", "&*", "+@all"]);
+    let url = |password: &str| format!("redis://someone:{password}@{}", server.addr());
+    assert_eq!(status(&url("wrong"), &["x", "--", "true"]), Some(77));
+    assert_eq!(status(&url("right"), &["x", "--", "true"]), Some(0));
+}
+
+#[test]
+fn acquire_without_a_reply_is_75() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&server).expect("a proxy");
+    let lost = proxy.add(Fault::reply("", SILENCE).at(Operation::Acquire).sticky());
+    let arguments = ["--timeout", "300ms", "-n", "x", "--", "true"];
+    assert_eq!(status(&proxy.url(), &arguments), Some(75));
+    assert!(lost.fired() > 0);
+}
+
+#[test]
+fn other_kinds_of_keys_are_70() {
+    let server = Server::start().expect("a server");
+    let _: u32 = ask(&server, &["RPUSH", "x", "1"]);
+    assert_eq!(status(&server.url(), &["x", "--", "true"]), Some(70));
+    assert_eq!(status(&server.url(), &["-s", "x", "--", "true"]), Some(70));
+}
+
+#[test]
+fn lock_of_another_program_keeps_a_run_out() {
+    let server = Server::start().expect("a server");
+    let _: () = ask(&server, &["SET", "x", "somebody", "NX", "PX", "60000"]);
+    assert_eq!(status(&server.url(), &["-n", "x", "--", "true"]), Some(1));
+    assert_eq!(status(&server.url(), &["-n", "-s", "x", "--", "true"]), Some(1));
+}
+
+#[test]
+fn job_knows_its_lock_and_not_the_url() {
+    let server = Server::start().expect("a server");
+    let script = "echo $LEASEHOLD_NAME,$LEASEHOLD_LEASE_SECONDS,$LEASEHOLD_TOKEN,$LEASEHOLD_HOLDER,$REDIS_URL";
+    let text = |options: &[&str]| {
+        let arguments =
+            [options, &["--lease", "1500ms", "night ly", "--", "sh", "-c", script]].concat();
+        String::from_utf8(output(&server.url(), &arguments).stdout).expect("text")
+    };
+    let plain = text(&[]);
+    let words: Vec<_> = plain.trim_end().split(',').collect();
+    assert_eq!((words[0], words[1], words[4]), ("night ly", "1.5", ""));
+    let first: u64 = words[2].parse().expect("a token");
+    assert!(words[3].contains(':'), "{plain}");
+    let kept = text(&["--keep-url"]);
+    let words: Vec<_> = kept.trim_end().split(',').collect();
+    assert_eq!(words[4], server.url());
+    assert!(words[2].parse::<u64>().expect("a token") > first, "tokens grow");
+}
+
+/// The guardian takes the first place on a processor, where it may, and the job does not.
+#[test]
+fn job_has_the_rank_of_its_caller() {
+    let server = Server::start().expect("a server");
+    let rank = std::process::Command::new("nice").output().expect("nice(1)").stdout;
+    assert_eq!(output(&server.url(), &["x", "--", "nice"]).stdout, rank);
+}
+
+#[test]
+fn semaphore_admits_so_many_at_a_time() {
+    let server = Server::start().expect("a server");
+    let url = server.url();
+    let nested = |inner: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_leasehold");
+        let outer = ["--permits", "2", "--of", "3", "--keep-url", "x", "--", program, "run"];
+        status(&url, &[&outer, inner].concat())
+    };
+    assert_eq!(nested(&["-n", "--of", "3", "x", "--", "true"]), Some(0));
+    assert_eq!(nested(&["-n", "--of", "3", "--permits", "2", "x", "--", "true"]), Some(1));
+    assert_eq!(status(&url, &["--permits", "4", "--of", "3", "x", "--", "true"]), Some(64));
+}
+
+#[test]
+fn max_hold_ends_the_job_with_76() {
+    let server = Server::start().expect("a server");
+    let arguments = ["--lease", "600ms", "--max-hold", "1s", "x", "--", "sleep", "60"];
+    assert_eq!(status(&server.url(), &arguments), Some(76));
+}
+
+#[test]
+fn job_outlives_many_renewals() {
+    let server = Server::start().expect("a server");
+    let arguments = ["--lease", "900ms", "x", "--", "sleep", "2"];
+    assert_eq!(status(&server.url(), &arguments), Some(0));
+}
+
+#[test]
+fn signal_to_the_wrapper_reaches_the_job_once() {
+    let server = Server::start().expect("a server");
+    let script = "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut command = run(&server.url());
+    command.args(["x", "--", "sh", "-c", script]).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the program");
+    let mut lines =
+        BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    send(child.id(), Signal::USR1);
+    assert_eq!(lines.next().as_deref(), Some("usr1"));
+    send(child.id(), Signal::TERM);
+    assert_eq!(lines.collect::<Vec<_>>(), ["term"]);
+    assert_eq!(wait(&mut child).code(), Some(5));
+}
+
+#[test]
+fn signal_ends_a_run_that_waits_and_leaves_no_process() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let server = Server::start().expect("a server");
+    let _: () = ask(&server, &["SET", "x", "somebody", "NX", "PX", "60000"]);
+    let mut child = run(&server.url()).args(["x", "--", "true"]).spawn().expect("the program");
+    let mut guardian = Vec::new();
+    wait_until("a guardian", || {
+        guardian = children(child.id());
+        !guardian.is_empty()
+    });
+    // It waits in the queue.
+    wait_until("a waiter", || server.keys().iter().any(|key| key != b"x"));
+    send(child.id(), Signal::TERM);
+    assert_eq!(wait(&mut child).signal(), Some(15));
+    assert!(!std::path::Path::new(&format!("/proc/{}", guardian[0])).exists(), "no zombie");
+}
+
+#[test]
+fn signal_that_the_caller_ignores_does_not_end_a_run() {
+    let server = Server::start().expect("a server");
+    let _: () = ask(&server, &["SET", "x", "somebody", "NX", "PX", "60000"]);
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", program, "run", "x", "--"]);
+    command.args(["sh", "-c", "kill -HUP $$; exit 4"]).env("REDIS_URL", server.url());
+    let mut child = command.spawn().expect("the program");
+    wait_until("a waiter", || server.keys().iter().any(|key| key != b"x"));
+    send(child.id(), Signal::HUP);
+    let _: u32 = ask(&server, &["DEL", "x"]);
+    assert_eq!(wait(&mut child).code(), Some(4), "the job ignores it too");
+}
+
+#[test]
+fn wait_of_zero_tries_once() {
+    let server = Server::start().expect("a server");
+    let begin = std::time::Instant::now();
+    let _: () = ask(&server, &["SET", "x", "somebody", "NX", "PX", "60000"]);
+    assert_eq!(status(&server.url(), &["-w", "0", "x", "--", "true"]), Some(1));
+    assert!(begin.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn job_runs_once_successfully_in_a_period() {
+    let server = Server::start().expect("a server");
+    let url = server.url();
+    let once = |options: &[&str], job: &str| {
+        // A period that does not end during the test.
+        let period = ["--once-per", "365d", "nightly", "--", "sh", "-c", job];
+        output(&url, &[options, &period].concat())
+    };
+    assert_eq!(once(&[], "exit 3").status.code(), Some(3), "a failure is tried again");
+    let first = once(&["--offset", "1h"], "echo ran");
+    assert_eq!((first.status.code(), first.stdout), (Some(0), b"ran\n".to_vec()));
+    let second = once(&["--offset", "1h"], "echo ran");
+    assert_eq!((second.status.code(), second.stdout), (Some(0), Vec::new()));
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(text.starts_with("leasehold: skipped: "), "{text}");
+    let third = once(&["--offset", "1h", "--skipped-status", "5"], "echo ran");
+    assert_eq!((third.status.code(), third.stdout), (Some(5), Vec::new()));
+}
+
+#[test]
+fn job_that_runs_elsewhere_is_not_begun() {
+    let server = Server::start().expect("a server");
+    let arguments = ["-n", "-E", "6", "--once-per", "365d", "nightly", "--"];
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let nested = [
+        &["--once-per", "365d", "--keep-url", "nightly", "--", program, "run"],
+        &arguments[..],
+        &["true"],
+    ];
+    assert_eq!(status(&server.url(), &nested.concat()), Some(6));
+}
