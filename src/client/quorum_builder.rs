@@ -76,7 +76,9 @@ impl QuorumClient {
     pub fn builder_with_info(
         infos: impl IntoIterator<Item = ConnectionInfo>,
     ) -> QuorumClientBuilder {
-        QuorumClientBuilder::new(infos.into_iter().map(GivenServer::Info).collect())
+        QuorumClientBuilder::new(
+            infos.into_iter().map(|info| GivenServer::Info(Box::new(info))).collect(),
+        )
     }
 }
 

@@ -31,7 +31,7 @@ const LONGEST_LABEL: usize = 128;
 #[derive(Clone)]
 pub(crate) enum GivenServer {
     Url(String),
-    Info(ConnectionInfo),
+    Info(Box<ConnectionInfo>),
 }
 
 impl GivenServer {

@@ -93,7 +93,7 @@ impl LockClient {
     /// # }
     /// ```
     pub fn builder_with_info(info: ConnectionInfo) -> LockClientBuilder {
-        LockClientBuilder::new(GivenServer::Info(info))
+        LockClientBuilder::new(GivenServer::Info(Box::new(info)))
     }
 }
 

@@ -81,7 +81,8 @@ impl LockClientBuilder {
         mut self,
         infos: impl IntoIterator<Item = ConnectionInfo>,
     ) -> LockClientBuilder {
-        self.sentinels = Some(infos.into_iter().map(GivenServer::Info).collect());
+        self.sentinels =
+            Some(infos.into_iter().map(|info| GivenServer::Info(Box::new(info))).collect());
         self
     }
 

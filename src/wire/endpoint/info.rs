@@ -149,7 +149,7 @@ mod tests {
             #[cfg(not(feature = "tls"))]
             (over_tls(false), ["info address", "feature `tls`", "Cargo.toml"]),
         ] {
-            let error = GivenServer::Info(info.clone()).endpoint().expect_err("refused");
+            let error = GivenServer::Info(Box::new(info.clone())).endpoint().expect_err("refused");
             assert!(error.is_config(), "{info:?}");
             let text = error.to_string();
             for part in parts {
@@ -176,7 +176,7 @@ mod tests {
             #[cfg(feature = "tls")]
             (over_tls(false), "rediss://localhost:6379"),
         ] {
-            let given = GivenServer::Info(info.set_redis_settings(settings.clone()));
+            let given = GivenServer::Info(Box::new(info.set_redis_settings(settings.clone())));
             let endpoint = given.endpoint().unwrap();
             assert_eq!(shown(&endpoint), address);
             assert!(!format!("{endpoint:?}").contains("s3cret"));
