@@ -16,6 +16,7 @@
 //! | `uncontended-calls` | raw with scripts that only call what those of the mutex call: the floor for raw |
 //! | `uncontended-test-on-borrow` | with a connection tested before each use |
 //! | `uncontended-reentrant`, `-watch` | other forms, each by its own raw form |
+//! | `observed`, `-counting`, `-tracing`, `-metrics` | a mutex without an observer, and with one: `ratio` compares with none |
 //! | `reentry`, `reentry-reentrant` | a nested lock and drop |
 //! | `threads` | threads each with its own name: `ratio` compares rates, more is better |
 //! | `renewal` | 10,000 locks held for three times their time to live |
@@ -32,10 +33,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{Guard, Lease, LockClient, LockClientBuilder, LockOptions, Mutex, Release, Wait};
+use leasehold::observe::{
+    Acquired, Exchange, MetricsObserver, NotAcquired, Released, TracingObserver, Waiting,
+};
+use leasehold::{
+    Guard, Lease, LockClient, LockClientBuilder, LockOptions, Mutex, Observer, Release, Wait,
+};
 use leasehold_support::Server;
 use leasehold_support::processor::Placement;
 use leasehold_support::stat::{median, percentile};
+use metrics_exporter_prometheus::PrometheusBuilder;
 
 use common::arguments::Arguments;
 use common::batch::{Batches, Contender, interleave, parallel, ratio, repeated};
@@ -75,6 +82,9 @@ fn main() -> ExitCode {
     let mut report = Report::new("basics", arguments.json, &server, placement);
     if arguments.wants("uncontended") {
         uncontended(&server, &arguments, &mut report);
+    }
+    if arguments.wants("observed") {
+        observed(&server, &arguments, &mut report);
     }
     if arguments.wants("reentry") {
         reentry(&server, &arguments, &mut report);
@@ -226,6 +236,70 @@ fn latency(row: &str, mode: &str, times: &Batches, raw: &Batches) -> Row {
         .set("op_p99_us", median(&times.p99))
         .set("raw_p50_us", median(&raw.p50))
         .set("raw_p99_us", median(&raw.p99))
+}
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Counting([AtomicU64; 5]);
+
+impl Counting {
+    fn add(&self, event: usize) {
+        self.0[event].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Observer for Counting {
+    fn waiting(&self, _: &Waiting<'_>) {
+        self.add(0);
+    }
+
+    fn acquired(&self, _: &Acquired<'_>) {
+        self.add(1);
+    }
+
+    fn not_acquired(&self, _: &NotAcquired<'_>) {
+        self.add(2);
+    }
+
+    fn released(&self, _: &Released<'_>) {
+        self.add(3);
+    }
+
+    fn exchange(&self, _: &Exchange) {
+        self.add(4);
+    }
+}
+
+/// What observers cost, of which the process has no subscriber for traces, and a recorder for metrics.
+fn observed(server: &Server, arguments: &Arguments, report: &mut Report) {
+    let _recorder = PrometheusBuilder::new().install_recorder().expect("the only recorder");
+    let url = server.unix_url();
+    let builder = || LockClient::builder(&url);
+    let class = |name: &[u8]| if name.starts_with(b"orders:") { "orders" } else { "rest" };
+    let clients = [
+        client(builder()),
+        client(builder().observer(Counting::default())),
+        client(builder().observer(TracingObserver::new())),
+        client(builder().observer(MetricsObserver::new().class(class))),
+    ];
+    let locks = clients.map(|client| client.mutex("orders:42").expect("a valid name"));
+    let [none, counting, tracing, metrics] = interleave(
+        arguments.seconds,
+        locks.each_ref().map(|lock| repeated(BATCH, move || lock_unlock(lock))),
+    );
+    for (row, times) in [
+        ("observed", &none),
+        ("observed-counting", &counting),
+        ("observed-tracing", &tracing),
+        ("observed-metrics", &metrics),
+    ] {
+        report.row(latency(row, "unix", times, &none));
+        if row != "observed" {
+            let value = ratio(&times.time, &none.time);
+            report.budget(&format!("{row}: time by time without"), value, 1.01, value <= 1.01);
+        }
+    }
+    report.table("a lock and its release with an observer (ratio: time by time without one)");
 }
 
 /// A lock that the thread holds already, taken once more and dropped.

@@ -5,16 +5,19 @@
 //! | row | what |
 //! | --- | --- |
 //! | `held` | bytes of heap for each lock that is held, of 10,000 |
+//! | `lock` | allocations of a lock and its release, without an observer and with one: it fails if they differ |
 //! | `waiting` | bytes of heap for each thread that waits for a lock, of 5,000, its stack and its start apart |
 
 #![allow(clippy::print_stdout, reason = "a bench tells people its figures")]
 
 use std::alloc::System;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{LockClient, OwnedLease};
+use leasehold::observe::{Acquired, Released};
+use leasehold::{LockClient, Observer, OwnedLease};
 use leasehold_support::Server;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -23,6 +26,7 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const HELD: usize = 10_000;
 const WAITING: usize = 5_000;
+const LOCKS: usize = 1_000;
 /// The stack of a thread that waits.
 const STACK: usize = 64 * 1024;
 
@@ -33,7 +37,39 @@ fn main() {
     // What the first lock makes for all is not counted.
     drop(client.mutex("warm").and_then(|lock| lock.lock()).expect("nobody contends"));
     println!("held: {} bytes a lock", held(&client));
+    let observed = LockClient::builder(server.unix_url()).observer(Counting::default());
+    let observed = observed.connect_now(true).build().expect("our server");
+    let allocations = [&client, &observed].map(allocations);
+    println!("lock: {allocations:?} allocations without an observer and with one");
+    assert_eq!(allocations[0], allocations[1], "an observer allocates");
     println!("waiting: {} bytes a thread", waiting(&client));
+}
+
+/// Counts calls and ends of holds.
+#[derive(Default)]
+struct Counting([AtomicU64; 2]);
+
+impl Observer for Counting {
+    fn acquired(&self, _: &Acquired<'_>) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn released(&self, _: &Released<'_>) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Allocations of a lock and its release: the least of several counts, as the client's threads have work of their own.
+fn allocations(client: &LockClient) -> usize {
+    let lock = client.mutex("counted").expect("a valid name");
+    let count = |_| {
+        let before = HEAP.stats().allocations;
+        for _ in 0..LOCKS {
+            drop(lock.lock().expect("nobody contends"));
+        }
+        (HEAP.stats().allocations - before) / LOCKS
+    };
+    (0..10).map(count).min().unwrap_or_default()
 }
 
 fn in_use() -> isize {

@@ -65,6 +65,7 @@
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
+//! | [`Observer`], [`observe`] | what a client tells of its locks while it works, for metrics and traces |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
 //! | `testing` | a Redis in memory for your tests, with scripted faults and time |
@@ -84,6 +85,8 @@
 //! | feature | what it brings |
 //! | --- | --- |
 //! | `tls` | `rediss://` URLs, by rustls |
+//! | `metrics` | `observe::MetricsObserver`: [metrics](guide::operations#metrics) over the facade of the crate `metrics` |
+//! | `tracing` | `observe::TracingObserver`: a span for each wait and each hold, and an event for each loss |
 //! | `testing` | `leasehold::testing`: a server in memory, whose faults and time a test scripts; it needs a C compiler |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -94,6 +97,7 @@ mod engine;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod kind;
+pub mod observe;
 mod protocol;
 #[cfg(any(test, feature = "testing"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
@@ -119,6 +123,7 @@ pub use kind::{
     PartGuard, Period, Permit, ReadGuard, ReentrantLock, Run, RunEnd, RunOutcome, RunResult,
     RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
 };
+pub use observe::Observer;
 pub use redis;
 
 /// The code of the README, compiled with the documentation's tests. It shows the test double too.

@@ -33,7 +33,30 @@ class Worker:
             return f"count {self.redis.exists(name)}"
         if command == "contend":
             return f"done {self.contend(name, *map(int, words))}"
+        if command == "bench":
+            return f"done {self.bench(name, *map(int, words))}"
         raise ValueError(command)
+
+    def bench(self, name, threads, millis, hold_micros):
+        waits = []
+
+        def lock_again(thread):
+            lock = self.lock_of(f"{name}{thread}" if name.endswith(":") else name)
+            end = time.monotonic_ns() + millis * 1_000_000
+            while (call := time.monotonic_ns()) < end:
+                lock.acquire()
+                waits.append(time.monotonic_ns() - call)
+                if hold_micros > 0:
+                    time.sleep(hold_micros / 1e6)
+                lock.release()
+
+        pool = [threading.Thread(target=lock_again, args=(thread,)) for thread in range(threads)]
+        for thread in pool:
+            thread.start()
+        for thread in pool:
+            thread.join()
+        waits.sort()
+        return f"{len(waits)} {waits[len(waits) // 2]} {waits[len(waits) * 99 // 100]}"
 
     def contend(self, name, threads, target, hold_micros):
         had = [0] * threads

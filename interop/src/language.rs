@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::peer::{Peer, Result};
 
 /// Of all leases: a dead holder is in the way for that long.
-pub(crate) const LEASE_MILLIS: u64 = 3_000;
+pub const LEASE_MILLIS: u64 = 3_000;
 /// The client for Python, from its registry.
 const REDIS_PY: &str = "redis==8.1.0";
 
@@ -15,18 +15,28 @@ fn source() -> &'static Path {
 }
 
 /// Where built and fetched things go: beside this program, below cargo's target folder.
-fn output() -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// When it cannot be made.
+pub fn output() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().ok_or("no folder")?.join("interop-peers");
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-fn exists(program: &str) -> bool {
+/// Whether this machine has a program.
+pub fn exists(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Runs a command to its end.
+///
+/// # Errors
+///
+/// With what it printed, if it failed.
+pub fn run(command: &mut Command) -> Result<()> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
@@ -35,8 +45,13 @@ fn run(command: &mut Command) -> Result<()> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&text)).into())
 }
 
-/// This library, in a process of its own.
-pub(crate) fn rust(url: &str, kind: &str) -> Result<Peer> {
+/// This library, in a process of its own: the program that calls this, whose `worker` role is
+/// [`worker::run`](crate::worker::run).
+///
+/// # Errors
+///
+/// When it cannot be started.
+pub fn rust(url: &str, kind: &str) -> Result<Peer> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["worker", url, kind, &LEASE_MILLIS.to_string()]);
     Peer::start("leasehold", command)
@@ -44,13 +59,17 @@ pub(crate) fn rust(url: &str, kind: &str) -> Result<Peer> {
 
 /// What Maven built and fetched.
 #[derive(Debug)]
-pub(crate) struct Java {
+pub struct Java {
     classpath: String,
 }
 
 impl Java {
     /// `None` where there is no Java or no Maven.
-    pub(crate) fn build() -> Result<Option<Java>> {
+    ///
+    /// # Errors
+    ///
+    /// When Maven fails.
+    pub fn build() -> Result<Option<Java>> {
         if !(exists("java") && exists("mvn")) {
             return Ok(None);
         }
@@ -66,7 +85,12 @@ impl Java {
         Ok(Some(Java { classpath: format!("{}:{}", classes.display(), libraries.trim()) }))
     }
 
-    pub(crate) fn start(&self, url: &str) -> Result<Peer> {
+    /// A process that locks.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start(&self, url: &str) -> Result<Peer> {
         let mut command = Command::new("java");
         command.args(["-cp", &self.classpath, "Worker", url, &LEASE_MILLIS.to_string()]);
         Peer::start("Redisson", {
@@ -78,13 +102,17 @@ impl Java {
 
 /// An environment of its own, with the client for Python.
 #[derive(Debug)]
-pub(crate) struct Python {
+pub struct Python {
     program: PathBuf,
 }
 
 impl Python {
     /// `None` where there is no Python.
-    pub(crate) fn build() -> Result<Option<Python>> {
+    ///
+    /// # Errors
+    ///
+    /// When pip fails.
+    pub fn build() -> Result<Option<Python>> {
         if !exists("python3") {
             return Ok(None);
         }
@@ -95,7 +123,12 @@ impl Python {
         Ok(Some(Python { program }))
     }
 
-    pub(crate) fn start(&self, url: &str) -> Result<Peer> {
+    /// A process that locks.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start(&self, url: &str) -> Result<Peer> {
         let mut command = Command::new(&self.program);
         command.arg(source().join("python/worker.py")).arg(url);
         command.arg(LEASE_MILLIS.to_string()).arg(source());

@@ -10,15 +10,13 @@
 
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 
-mod language;
-mod peer;
 mod scenario;
-mod worker;
 
 use leasehold_support::{Server, or_skip, skip};
 
-use language::{Java, Python};
-use peer::Result;
+use leasehold_interop::Result;
+use leasehold_interop::language::{Java, Python};
+use leasehold_interop::worker;
 use scenario::Scene;
 
 fn main() -> Result<()> {

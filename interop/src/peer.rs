@@ -6,6 +6,7 @@
 //! | `unlock NAME` | `unlocked T`: it let go once, and began to at this moment |
 //! | `count NAME` | `count …`: how often the holder has it, as this side sees it |
 //! | `contend NAME THREADS TARGET MICROS` | `done N`: its threads had the lock that often, until all processes together had it TARGET times |
+//! | `bench NAME THREADS MILLIS MICROS` | `done N P50 P99`: its threads had the lock that often in that time, each for MICROS, and these are nanoseconds from a call to the lock. A name that ends in `:` is one for each thread |
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,14 +14,15 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+/// Whatever goes wrong here ends the program.
+pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// No reply takes longer, whatever a machine has to do besides.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A worker process; it is killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub struct Peer {
     name: &'static str,
     child: Child,
     input: ChildStdin,
@@ -28,7 +30,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<Peer> {
+    /// Starts a process that understands the commands above.
+    ///
+    /// # Errors
+    ///
+    /// When the system cannot start it.
+    pub fn start(name: &'static str, mut command: Command) -> Result<Peer> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().ok_or("no input")?;
         let output = child.stdout.take().ok_or("no output")?;
@@ -44,43 +51,73 @@ impl Peer {
         Ok(Peer { name, child, input, replies })
     }
 
-    pub(crate) fn name(&self) -> &'static str {
+    /// What the library is called.
+    pub fn name(&self) -> &'static str {
         self.name
     }
 
-    pub(crate) fn process(&self) -> u32 {
+    /// The process.
+    pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn say(&mut self, command: &str) -> Result<()> {
+    /// Sends a command.
+    ///
+    /// # Errors
+    ///
+    /// When the process has ended.
+    pub fn say(&mut self, command: &str) -> Result<()> {
         Ok(writeln!(self.input, "{command}")?)
     }
 
     /// What follows the first word of the reply, which must be this one.
-    pub(crate) fn hear(&self, word: &str) -> Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// When the process replies another word, or ends, or is silent for ten minutes.
+    pub fn hear(&self, word: &str) -> Result<String> {
         let reply = self.replies.recv_timeout(PATIENCE);
         let reply = reply.map_err(|_| format!("{} did not reply: {word}", self.name))?;
         let rest = reply.strip_prefix(word).map(|rest| rest.trim().to_owned());
         rest.ok_or_else(|| format!("{} replied {reply}, not {word}", self.name).into())
     }
 
-    pub(crate) fn lock(&mut self, lock: &str) -> Result<i64> {
+    /// Takes the lock. Returns since when the process has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`hear`](Peer::hear).
+    pub fn lock(&mut self, lock: &str) -> Result<i64> {
         self.say(&format!("lock {lock}"))?;
         Ok(self.hear("locked")?.parse()?)
     }
 
-    pub(crate) fn unlock(&mut self, lock: &str) -> Result<i64> {
+    /// Lets go of the lock once. Returns when that began.
+    ///
+    /// # Errors
+    ///
+    /// As [`hear`](Peer::hear).
+    pub fn unlock(&mut self, lock: &str) -> Result<i64> {
         self.say(&format!("unlock {lock}"))?;
         Ok(self.hear("unlocked")?.parse()?)
     }
 
-    pub(crate) fn count(&mut self, lock: &str) -> Result<String> {
+    /// How often the holder has the lock, as this process sees it.
+    ///
+    /// # Errors
+    ///
+    /// As [`hear`](Peer::hear).
+    pub fn count(&mut self, lock: &str) -> Result<String> {
         self.say(&format!("count {lock}"))?;
         self.hear("count")
     }
 
     /// SIGKILL. Returns the process.
-    pub(crate) fn kill(mut self) -> Result<u32> {
+    ///
+    /// # Errors
+    ///
+    /// When it had ended.
+    pub fn kill(mut self) -> Result<u32> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(self.child.id())

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use leasehold_support::Server;
 use leasehold_support::stat::{median, percentile};
 
-use crate::language::{self, LEASE_MILLIS};
-use crate::peer::{Peer, Result};
+use leasehold_interop::language::{self, LEASE_MILLIS};
+use leasehold_interop::{Peer, Result};
 
 /// How many turns both have together when one of them dies.
 const DEATH_TURNS: u64 = 4_000;

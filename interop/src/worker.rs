@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{BufRead as _, Write as _, stdin, stdout};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Lease, LockClient, LockOptions, Mutex, ReentrantLock};
 use redis::Script;
@@ -43,7 +43,11 @@ struct Worker {
 }
 
 /// Reads commands until the input ends.
-pub(crate) fn run(url: &str, kind: &str, lease_millis: &str) -> Result<()> {
+///
+/// # Errors
+///
+/// When a command is not understood, or a lock fails.
+pub fn run(url: &str, kind: &str, lease_millis: &str) -> Result<()> {
     let lease = Duration::from_millis(lease_millis.parse()?);
     let client = LockClient::open(url)?;
     let worker = Worker { client, kind: kind.to_owned(), url: url.to_owned(), lease };
@@ -85,6 +89,15 @@ impl Worker {
                 let had = self.contend(name, threads.parse()?, target.parse()?, hold)?;
                 line("done", had)
             }
+            ["bench", name, threads, millis, micros] => {
+                let [millis, micros] = [millis.parse()?, micros.parse()?];
+                let (time, hold) = (Duration::from_millis(millis), Duration::from_micros(micros));
+                let done = measure(name, threads.parse()?, time, hold, |name| {
+                    let lock = self.lock(name)?;
+                    Ok(move || Ok(lock.lock()?))
+                })?;
+                line("done", done)
+            }
             _ => return Err(format!("unknown: {words:?}").into()),
         })
     }
@@ -117,6 +130,51 @@ impl Worker {
         }
         Ok(had)
     }
+}
+
+/// Lets threads lock for a time. Returns how often they did, and the median and the 99th percentile of the
+/// nanoseconds from call to lock, as the reply to `bench` has them.
+///
+/// # Errors
+///
+/// When a lock fails.
+pub fn measure<L, G>(
+    name: &str,
+    threads: usize,
+    time: Duration,
+    hold: Duration,
+    open: impl Fn(&str) -> Result<L> + Sync,
+) -> Result<String>
+where
+    L: FnMut() -> Result<G>,
+{
+    let one = |thread: usize| -> Result<Vec<u64>> {
+        let own = if name.ends_with(':') { format!("{name}{thread}") } else { name.to_owned() };
+        let mut lock = open(&own)?;
+        let (begun, mut waits) = (Instant::now(), Vec::new());
+        while begun.elapsed() < time {
+            let call = Instant::now();
+            let guard = lock()?;
+            waits.push(call.elapsed().as_nanos() as u64);
+            if !hold.is_zero() {
+                std::thread::sleep(hold);
+            }
+            drop(guard);
+        }
+        Ok(waits)
+    };
+    let one = &one;
+    let mut waits = std::thread::scope(|scope| -> Result<Vec<u64>> {
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| "a thread panicked")??);
+        }
+        Ok(all)
+    })?;
+    waits.sort_unstable();
+    let at = |share: usize| waits.get(waits.len() * share / 100).copied().unwrap_or(0);
+    Ok(format!("{} {} {}", waits.len(), at(50), at(99)))
 }
 
 fn script(code: &str) -> Script {

@@ -32,6 +32,15 @@ impl Borrow<[u8]> for Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ShownName(&self.0).fmt(f)
+    }
+}
+
+/// A name of a lock as people see it.
+pub(crate) struct ShownName<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for ShownName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0[..self.0.len().min(SHOWN_BYTES)];
         // A name is any bytes. One that is not plain text is escaped as a whole, so that no part of
         // it can be taken for an escape of ours. That includes a long name that is cut within a

@@ -8,6 +8,8 @@ pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::sync::OnceLock as StaticCell;
 /// A counter for a static that no thread waits for. It is the same under a model checker, as above.
 pub(crate) use std::sync::atomic::AtomicU32 as Tally;
+/// The same, for what 32 bits do not count.
+pub(crate) use std::sync::atomic::AtomicU64 as LongTally;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
 #[cfg(any(test, feature = "testing"))]

@@ -10,8 +10,9 @@ use crate::base::sync::Arc;
 use crate::client::LockClient;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
+use crate::kind::weighted::{RW_LOCK, SEMAPHORE};
 use crate::kind::{KINDS, SHARED_KINDS};
-use crate::protocol::index::ScanPosition;
+use crate::protocol::index::{ScanPosition, TYPES};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
@@ -50,7 +51,8 @@ impl LockClient {
     /// ```
     pub fn locks(&self, pattern: impl AsRef<[u8]>) -> Result<Locks> {
         let engine = self.engine();
-        let entries = engine.protocol.announced(engine.exchange_deadline()).map_err(Error::from)?;
+        let entries =
+            engine.exchange(|it| it.announced(engine.exchange_deadline())).map_err(Error::from)?;
         let mut locks = Locks {
             client: self.clone(),
             pattern: Glob::new(self.name_prefix(), pattern.as_ref()),
@@ -99,8 +101,8 @@ impl Locks {
     /// Also scans all keys of the server, or of all masters of a cluster, for locks that nobody announced: of
     /// other libraries, of clients that do not announce, and those that began a moment ago.
     ///
-    /// Each string whose key matches counts as a mutex, and each hash with an owner as Redisson writes it
-    /// as a reentrant lock. So use a pattern that matches names of locks only: the values of all other
+    /// Each string whose key matches counts as a mutex, each hash with an owner as Redisson writes it as a
+    /// reentrant lock, and each sorted set with the members of a semaphore or of a read-write lock as that. So use a pattern that matches names of locks only: the values of all other
     /// strings that match are read, too. The scan goes on while the iterator is used, by `SCAN` in steps
     /// of about 1,000 keys, so a step keeps the server busy for long only where a single value that
     /// matches is huge. What is locked or released meanwhile may be missed. In a cluster the scan ends with
@@ -131,7 +133,8 @@ impl Locks {
         let batch = self.candidates.split_off(self.candidates.len().saturating_sub(BATCH));
         let targets: Vec<_> = batch.iter().map(|candidate| Arc::clone(&candidate.target)).collect();
         let engine = self.client.engine();
-        let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
+        let inspections =
+            engine.exchange(|it| it.inspect_all(&targets, engine.exchange_deadline()));
         for (candidate, inspection) in batch.iter().zip(inspections) {
             let listed = self.listed(candidate, inspection);
             self.inspected.extend(listed);
@@ -147,13 +150,22 @@ impl Locks {
         let target = &candidate.target;
         match inspection {
             Ok(inspection) => {
+                let mut kind = target.kind().name();
+                let is_rw = inspection.holders().iter().any(|it| it.access().is_some());
                 let is_lock = !candidate.is_found
-                    || target.kind().name() != ReentrantKind.name()
-                    || inspection.holders().iter().any(is_written_by_redisson);
+                    || match target.weighted() {
+                        Some(_) => is_rw || inspection.permits().is_some(),
+                        None => {
+                            kind != ReentrantKind.name()
+                                || inspection.holders().iter().any(is_written_by_redisson)
+                        }
+                    };
+                if candidate.is_found && is_rw {
+                    kind = RW_LOCK.name();
+                }
                 let in_use = !inspection.holders().is_empty()
                     || inspection.waiting().is_some_and(|it| it > 0);
                 let name = self.pattern.rest(target.key())?.to_vec();
-                let kind = target.kind().name();
                 // A scan may return a key twice.
                 (is_lock && in_use && self.seen.insert((kind, target.name().clone())))
                     .then(|| Ok(ListedLock { name, kind, inspection }))
@@ -167,10 +179,13 @@ impl Locks {
     /// Goes on with the scan. Returns whether it has not ended.
     fn scan_on(&mut self) -> bool {
         let Some(position) = &mut self.scan else { return false };
-        let kind: &'static dyn LockKind = if position.hashes { &ReentrantKind } else { &MutexKind };
+        // A read-write lock is told from a semaphore by what is in it.
+        let kinds: [&'static dyn LockKind; TYPES.len()] = [&MutexKind, &ReentrantKind, &SEMAPHORE];
+        let kind = kinds[position.kind];
         let engine = self.client.engine();
-        let found =
-            engine.protocol.scan(position, &self.pattern, engine.exchange_deadline()).transpose();
+        let found = engine
+            .exchange(|it| it.scan(position, &self.pattern, engine.exchange_deadline()))
+            .transpose();
         match found {
             Some(Ok(keys)) => keys.iter().for_each(|key| self.add(kind, key, true)),
             Some(Err(failure)) => {
@@ -237,7 +252,7 @@ impl ListedLock {
         &self.name
     }
 
-    /// Its kind: `mutex` or `reentrant lock`. Later versions may have more.
+    /// Its kind: `mutex`, `reentrant lock`, `semaphore` or `read-write lock`. Later versions may have more.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

@@ -158,6 +158,32 @@ macro_rules! setters {
             self
         }
 
+        /// An observer, which learns of what this client does with its locks; default none. Called more than once, it
+        /// adds another one. [`observe`](crate::observe) says which events there are, and on which threads they come.
+        ///
+        /// An observer must not own the client, which would then never end. Without one nothing is measured.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::{", stringify!($client), ", Observer, observe::NotAcquired};")]
+        ///
+        /// struct Printer;
+        ///
+        /// impl Observer for Printer {
+        ///     fn not_acquired(&self, event: &NotAcquired<'_>) {
+        ///         println!("{} is busy: {:?}", event.name.escape_ascii(), event.blocker);
+        ///     }
+        /// }
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open, ".observer(Printer).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn observer(mut self, observer: impl crate::observe::Observer + 'static) -> Self {
+            self.settings.pool.observers.add(Arc::new(observer));
+            self
+        }
+
         /// CA certificates to trust, in PEM, and no others; default those of the machine.
         ///
         /// The machine's certificates, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, are

@@ -97,7 +97,8 @@ impl Settings {
     ) -> LockClient {
         let Settings { give_up_after, slow_wait, .. } = self;
         let bounds = Bounds { reply, exchange, give_up_after, slow_wait };
-        let engine = Engine::new(protocol, clock, bounds, self.callbacks);
+        let callbacks = Callbacks { observers: self.pool.observers, ..self.callbacks };
+        let engine = Engine::new(protocol, clock, bounds, callbacks);
         if self.announce {
             engine.worker.begin_announcing();
         }

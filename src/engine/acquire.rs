@@ -40,6 +40,8 @@ mod attempt;
 mod grant;
 mod recovery;
 pub(crate) mod several;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -59,38 +61,68 @@ use crate::engine::holding::Holding;
 use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot::{Admission, Attempt, Paused, Received, Slot, WaitLimit};
+use crate::observe::How;
+use crate::protocol::Protocol;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
 
 /// How long the last request may outlast the caller's wait: however short the wait is, one request gets
 /// the time that a reply usually takes. With the slack of sockets and of batches a call stays below 50 ms
 /// beyond its wait.
-const REPLY_GRACE: Duration = Duration::from_millis(25);
+pub(super) const REPLY_GRACE: Duration = Duration::from_millis(25);
 
 /// Waits for the lock and acquires it. Returns `None` if somebody else has it for longer than the caller
 /// waits.
-pub(crate) fn acquire(
+///
+/// `own` makes the holding that of the caller, say of the thread. Only then observers are told: one that uses the lock
+/// enters it once more, and does not wait for this call.
+pub(crate) fn acquire<T>(
     slot: &Arc<Slot>,
     options: &LockOptions,
     wait_limit: WaitLimit,
+    own: impl FnOnce(Holding) -> T,
+) -> Result<Option<T>> {
+    let mut long_wait = begin_wait(slot, options);
+    match acquire_for(slot, options, wait_limit, &mut long_wait) {
+        Ok(Some(holding)) => {
+            let observed = long_wait.is_observed().then(|| Arc::clone(&holding.lease));
+            let owned = own(holding);
+            if let Some(lease) = observed {
+                long_wait.acquired(&lease);
+            }
+            Ok(Some(owned))
+        }
+        Ok(None) => Ok(None),
+        Err(error) => {
+            long_wait.not_acquired(Some(&error));
+            Err(error)
+        }
+    }
+}
+
+/// The same for a wait that has begun.
+fn acquire_for(
+    slot: &Arc<Slot>,
+    options: &LockOptions,
+    wait_limit: WaitLimit,
+    long_wait: &mut LongWait,
 ) -> Result<Option<Holding>> {
-    let mut long_wait = begin_wait(slot);
-    let outcome = acquire_inner(slot, options, wait_limit, &mut long_wait);
+    let outcome = acquire_inner(slot, options, wait_limit, long_wait);
     if !matches!(outcome, Ok(Some(_))) {
         remember_blocker(slot, long_wait);
     }
     into_holding(slot, outcome)
 }
 
-fn begin_wait(slot: &Arc<Slot>) -> LongWait {
+fn begin_wait(slot: &Arc<Slot>, options: &LockOptions) -> LongWait {
     blocked_call::forget(slot);
-    LongWait::begin(slot.context().now(), slot.context().bounds.slow_wait)
+    LongWait::begin(slot.shared_context(), slot.target(), options.access())
 }
 
 /// Remembers who was in the way of a call that went without the lock.
-fn remember_blocker(slot: &Arc<Slot>, long_wait: LongWait) {
-    if let Some(blocker) = long_wait.blocker {
-        blocked_call::remember(slot, blocker);
+fn remember_blocker(slot: &Arc<Slot>, long_wait: &LongWait) {
+    if let Some(blocker) = &long_wait.blocker {
+        blocked_call::remember(slot, blocker.clone());
     }
 }
 
@@ -123,6 +155,7 @@ fn acquire_inner(
         }
         Admission::TakeOver(attempt, pause) => acquire_loop(attempt, long_wait).go_on(pause),
         Admission::Held(lease) => {
+            long_wait.got_lease(&lease);
             if options.access() == Some(Access::Read) {
                 // From now on writers elsewhere should be able to report themselves.
                 slot.context().listen_for_waiters(options);
@@ -169,7 +202,7 @@ pub(crate) fn refused_error(share: Share, declared: u64, limit: u64) -> Error {
 }
 
 /// The latest deadline of a request for a caller that comes now.
-fn last_deadline(context: &Context, wait_limit: WaitLimit) -> Moment {
+pub(super) fn last_deadline(context: &Context, wait_limit: WaitLimit) -> Moment {
     let end = wait_limit.end().map(|end| end.after(REPLY_GRACE));
     end.unwrap_or_else(|| context.exchange_deadline())
 }
@@ -243,6 +276,7 @@ impl<'a> AcquireLoop<'a> {
         long_wait: &'a mut LongWait,
         attempt: Attempt,
     ) -> AcquireLoop<'a> {
+        long_wait.ask_redis();
         AcquireLoop {
             slot,
             context: slot.context(),
@@ -285,6 +319,7 @@ impl<'a> AcquireLoop<'a> {
         if let Some(sent) = holding.renew_unless_wanted(deadline) {
             // Nothing was sent for it.
             self.attempt = None;
+            self.long_wait.how = How::Shared;
             if self.slot.asked(&holding.lease, sent) {
                 return Ok(Some(holding.lease));
             }
@@ -316,7 +351,7 @@ impl<'a> AcquireLoop<'a> {
             asks = false;
             let next = match received {
                 Some(Received::Grant(message)) => self.accept_message(message),
-                Some(Received::Lease(lease)) => NextAction::Held(lease),
+                Some(Received::Lease(lease)) => self.inherit(lease),
                 None => self.send_request(),
             };
 
@@ -392,7 +427,8 @@ impl<'a> AcquireLoop<'a> {
             return NextAction::Fail(Error::not_held("the attempt is over"));
         };
         let target = self.slot.target();
-        let acquired = self.context.protocol.acquire(target, &request, sending.deadline);
+        let ask = |protocol: &dyn Protocol| protocol.acquire(target, &request, sending.deadline);
+        let acquired = self.context.exchange(ask);
         self.judge(acquired, &sending)
     }
 
@@ -523,6 +559,7 @@ impl<'a> AcquireLoop<'a> {
 
     /// Redis has replied, and this attempt does not have the lock.
     fn note_held_elsewhere(&mut self, blocker: Option<Blocker>, queued: Option<&LockOptions>) {
+        self.long_wait.how = How::Queued;
         self.long_wait.blocker.clone_from(&blocker);
         self.outage = None;
         self.busy_at = Some(self.context.now());

@@ -7,6 +7,7 @@ use std::mem::take;
 use crate::base::loss::Loss;
 use crate::base::panic::catch_panic;
 use crate::base::sync::{self, Arc, Mutex};
+use crate::observe::observers::Observers;
 
 /// Called when any lock of the client is lost.
 pub(crate) type LossCallback = Arc<dyn Fn(&Loss) + Send + Sync>;
@@ -22,6 +23,7 @@ pub(crate) type LossHook = Box<dyn FnOnce(&Loss) + Send>;
 pub(crate) struct Callbacks {
     pub(crate) on_loss: Option<LossCallback>,
     pub(crate) on_release_request: Option<RequestCallback>,
+    pub(crate) observers: Observers,
 }
 
 /// The callbacks of one hold.

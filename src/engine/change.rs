@@ -19,13 +19,13 @@ impl Holding {
         }
         // Here before it is sent: when Redis lets others in, nobody here takes this for a writer (rule 36).
         let number = self.lease.begin_change(to);
-        self.settle_change(number, to).map_err(|error| error.of(self.name()))
+        let deadline = self.context().exchange_deadline();
+        self.settle_change(number, to, deadline).map_err(|error| error.of(self.name()))
     }
 
-    /// Sends a change to a lesser hold. Without a reply the worker goes on until there is one.
-    pub(super) fn settle_change(&self, number: u64, to: Access) -> Result<()> {
+    /// Sends a change to a lesser hold. Without a reply by `deadline` the worker goes on until there is one.
+    pub(super) fn settle_change(&self, number: u64, to: Access, deadline: Moment) -> Result<()> {
         self.check_valid()?;
-        let deadline = self.context().exchange_deadline();
         let send = || self.send_change(number, ChangeTo::Access(to), Duration::ZERO, deadline);
         let ownership = match Failure::retry_disconnected(send) {
             Ok(ChangeReply::Gone) => Ownership::Gone,
@@ -57,6 +57,6 @@ impl Holding {
     ) -> std::result::Result<ChangeReply, Failure> {
         let (owner, ttl) = (&self.lease.terms.owner, self.lease.terms.ttl());
         let request = ChangeRequest { owner, ttl, number, to, dies_after };
-        self.context().protocol.change(self.slot.target(), &request, deadline)
+        self.context().exchange(|it| it.change(self.slot.target(), &request, deadline))
     }
 }

@@ -3,7 +3,7 @@
 //! | phase | a thread that wants a lock | a thread that holds one |
 //! | --- | --- | --- |
 //! | open | waits, and acquires it | keeps it |
-//! | closing | is refused, also in the midst of its wait | keeps it, and may take it once more |
+//! | closing | is refused, also in the midst of its wait | keeps it, and may take it once more; if it waits for an upgrade, gives it back |
 //! | ended | is refused | loses it |
 //!
 //! A phase never goes back, so what it refuses stays refused. Each slot reads the phase under its own lock, and

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::error::Error;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
@@ -12,8 +13,12 @@ use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
 use crate::engine::no_expiry_warnings::NoExpiryWarnings;
 use crate::engine::worker::Worker;
+use crate::observe::Exchange;
+use crate::observe::observers::Observers;
 use crate::protocol::Protocol;
+use crate::protocol::reply::AcquireOutcome;
 use crate::protocol::wake_message::WakeMessage;
+use crate::wire::failure::Failure;
 
 /// The bounds that hold for all locks of a client.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +43,7 @@ pub(crate) struct Context {
     pub(crate) no_expiry_warnings: NoExpiryWarnings,
     /// Whether the user has a callback for release requests.
     wants_release_requests: bool,
+    pub(crate) observers: Observers,
     pub(crate) closing: Closing,
 }
 
@@ -51,6 +57,7 @@ impl Context {
         on_wake: impl Fn(WakeMessage) + Send + Sync + 'static,
     ) -> Context {
         let wants_release_requests = callbacks.on_release_request.is_some();
+        let observers = callbacks.observers.clone();
         // The worker is given the time-out of a reply and not that of an exchange: it has a connection of
         // its own, so it never waits for a free one.
         let worker =
@@ -64,8 +71,18 @@ impl Context {
             listener,
             no_expiry_warnings: NoExpiryWarnings::default(),
             wants_release_requests,
+            observers,
             closing: Closing::new(),
         }
+    }
+
+    /// Asks Redis, and tells how long that took and whether it failed.
+    pub(crate) fn exchange<T: Outcome>(&self, ask: impl FnOnce(&dyn Protocol) -> T) -> T {
+        let Some(observers) = self.observers.active() else { return ask(&*self.protocol) };
+        let begin = self.now();
+        let outcome = ask(&*self.protocol);
+        observers.tell_exchange(outcome.told(self.now().since(begin)));
+        outcome
     }
 
     /// Whether nobody gets a lock any more.
@@ -111,6 +128,36 @@ impl Context {
     /// The deadline of an exchange that begins now.
     pub(crate) fn exchange_deadline(&self) -> Moment {
         self.now().after(self.bounds.exchange)
+    }
+}
+
+/// The outcome of an exchange with Redis.
+pub(crate) trait Outcome {
+    /// Why it failed, if it did; of several requests why the first one did.
+    fn failure(&self) -> Option<&Failure>;
+
+    /// What observers are told of it.
+    fn told(&self, took: Duration) -> Exchange {
+        let kind = |failure: &Failure| Error::from(failure.clone()).kind();
+        Exchange { took, outcome: self.failure().map_or(Ok(()), |failure| Err(kind(failure))) }
+    }
+}
+
+impl<T> Outcome for Result<T, Failure> {
+    fn failure(&self) -> Option<&Failure> {
+        self.as_ref().err()
+    }
+}
+
+impl Outcome for AcquireOutcome {
+    fn failure(&self) -> Option<&Failure> {
+        self.outcome.failure()
+    }
+}
+
+impl<T: Outcome> Outcome for Vec<T> {
+    fn failure(&self) -> Option<&Failure> {
+        self.iter().find_map(Outcome::failure)
     }
 }
 

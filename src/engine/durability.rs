@@ -39,7 +39,8 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     // No longer than the lease: it would be lost by then, and the server would be asked to wait for
     // nothing.
     let deadline = deadline.min(lease.valid_until());
-    match context.protocol.replicate(target, &lease.terms.owner, wanted, deadline) {
+    let owner = &lease.terms.owner;
+    match context.exchange(|it| it.replicate(target, owner, wanted, deadline)) {
         Ok(Ok(have)) if have.covers(&wanted) => holding.check_valid().err(),
         Ok(Ok(have)) => {
             let is_cut = lease.valid_until() < start.after(wanted.within);

@@ -90,8 +90,8 @@ impl Holding {
         let count = self.lease.hold_count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {
-            let told =
-                context.protocol.extend(target, &self.lease.terms.owner, ttl, count, deadline);
+            let owner = &self.lease.terms.owner;
+            let told = context.exchange(|it| it.extend(target, owner, ttl, count, deadline));
             // Kept over both requests: the first may be carried out after the second has its reply (rule
             // 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
@@ -140,10 +140,11 @@ impl Holding {
         let (owner, deadline) = (&self.lease.terms.owner, context.exchange_deadline());
         let told = if target.weighted().is_some() {
             // There may be very many holders. A renewal that lengthens nothing asks about this one.
-            context.protocol.extend(target, owner, SHORTEST, 0, deadline).map(|told| told.ownership)
+            let told = context.exchange(|it| it.extend(target, owner, SHORTEST, 0, deadline));
+            told.map(|told| told.ownership)
         } else {
             let is_ours = |holder: &ReportedHolder| holder.owner == *owner;
-            context.protocol.holders(target, View::Owners, deadline).map(|holders| {
+            context.exchange(|it| it.holders(target, View::Owners, deadline)).map(|holders| {
                 match holders.as_slice() {
                     [] => Ownership::Gone,
                     holders if holders.iter().any(is_ours) => Ownership::Owned,

@@ -9,6 +9,7 @@ use crate::base::time::Moment;
 use crate::engine::context::Context;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::{Slot, WaitLimit};
+use crate::observe::{Acquired, How};
 
 /// What a guard has while it holds a lock. The slot and the lease do not refer to each other: a slot has
 /// one lease after another, and a lease only records what Redis replied about it.
@@ -47,6 +48,25 @@ impl Holding {
     /// The limit of a wait that begins now.
     pub(crate) fn wait_limit(&self, wait: Duration) -> WaitLimit {
         WaitLimit::Until(self.now().after(wait))
+    }
+
+    /// Tells observers that its thread has taken it once more.
+    pub(crate) fn reentered(&self, access: Option<Access>) {
+        let Some(observers) = self.context().observers.active() else { return };
+        // The hold may have been taken by an observer, or have been lost.
+        let Some(hold) = self.lease.number() else { return };
+        let event = Acquired {
+            call: hold,
+            hold,
+            name: self.name().as_bytes(),
+            kind: self.slot.target().kind().name(),
+            access,
+            waited: Duration::ZERO,
+            how: How::Reentry,
+            token: self.lease.token(),
+            blocker: None,
+        };
+        observers.tell(|observer| observer.acquired(&event));
     }
 
     /// How many wait for it, as far as this process knows.

@@ -78,6 +78,8 @@ pub(crate) struct HeldLease {
     upgraded: AtomicU64,
     /// The callbacks of this hold. Added to only under `phase`.
     hooks: LossHooks,
+    /// The number that observers know the hold by; 0 if they know of none, or of its end too.
+    number: AtomicU64,
 }
 
 impl HeldLease {
@@ -140,7 +142,7 @@ impl HeldLease {
 
     /// Another hold of the same entry ends: what is to be done for the entry is this one's from now on.
     pub(crate) fn take_over(&self, other: &HeldLease) {
-        self.renew_at.fetch_min(other.renew_at().as_nanos(), Ordering::Relaxed);
+        self.renew_by(other.renew_at());
         self.may_last_until(other.perhaps_until());
         // Whatever the phase: a release that has begun looks at it when it is the last.
         self.kept_until.fetch_max(other.kept_until.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -148,6 +150,15 @@ impl HeldLease {
         if other.failing.load(Ordering::Relaxed) {
             self.renewal_failed();
         }
+        if other.is_under_way() {
+            // It may be carried out for as long as the entry is there, so none may follow on this one (rule 17).
+            self.under_way.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes it the one of its entry that is renewed, at this moment or earlier.
+    pub(crate) fn renew_by(&self, moment: Moment) {
+        self.renew_at.fetch_min(moment.as_nanos(), Ordering::Relaxed);
     }
 
     /// A hold that begins now, while Redis shows this count.
@@ -175,6 +186,7 @@ impl HeldLease {
             changes: Changes::new(terms.options.share.access()),
             upgraded: AtomicU64::new(0),
             hooks: LossHooks::default(),
+            number: AtomicU64::new(0),
             terms,
         })
     }
@@ -311,7 +323,7 @@ impl HeldLease {
 
     /// When the worker should check it again.
     pub(crate) fn next_check(&self) -> Moment {
-        if self.open_change().is_some() {
+        if self.open_change().is_some() || self.is_doubted() {
             return Moment::PAST;
         }
         self.renew_at().min(self.valid_until())
@@ -485,13 +497,39 @@ impl HeldLease {
     }
 
     /// Drops the callbacks of a hold that was released. The caller has nothing locked, and the slot is
-    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock.
-    pub(crate) fn forget_hooks(&self) {
-        // `if`, and not `match` or `if let`, which would keep the phase locked for their whole body.
+    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock. Returns
+    /// whether it was released.
+    pub(crate) fn forget_hooks(&self) -> bool {
+        // No `match` or `if let`, which would keep the phase locked for their whole body.
+        let is_ended = matches!(*self.phase.lock(), LeasePhase::Ended);
         // After a loss the callbacks stay: they are about to be called.
-        if matches!(*self.phase.lock(), LeasePhase::Ended) {
+        if is_ended {
             drop(self.hooks.take());
         }
+        is_ended
+    }
+
+    /// Observers know the hold by this number. Returns the loss if it was lost before: then they have yet to be
+    /// told of that.
+    pub(crate) fn observe(&self, number: u64) -> Option<Loss> {
+        // Under the phase: whoever ends the hold later finds the number, or ended it before.
+        match &*self.phase.lock() {
+            LeasePhase::Lost(loss) => Some(loss.clone()),
+            _ => {
+                self.number.store(number, Ordering::SeqCst);
+                None
+            }
+        }
+    }
+
+    /// The number of a hold that observers know.
+    pub(crate) fn number(&self) -> Option<u64> {
+        Some(self.number.load(Ordering::SeqCst)).filter(|&number| number != 0)
+    }
+
+    /// The same for the one caller that tells them of its end.
+    pub(crate) fn take_number(&self) -> Option<u64> {
+        Some(self.number.swap(0, Ordering::SeqCst)).filter(|&number| number != 0)
     }
 
     /// Keeps a callback for a loss of this hold. If the hold is lost already, returns it with the loss.

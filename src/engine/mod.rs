@@ -42,7 +42,7 @@
 //! | `listener` | the threads that receive the messages for waiters |
 //! | `closing` | how far a client has come with its end |
 //! | `context` | what the slots of a client share |
-//! | `long_wait` | a wait that takes long, and its line in the log |
+//! | `long_wait` | a wait: what observers are told of it, and its line in the log if it takes long |
 //! | `slot_table` | the slots of a client, one for each name and kind |
 //! | `slot` | one name in one process: which thread acquires, holds or waits |
 //! | `dispatch` | which slots a message is for |

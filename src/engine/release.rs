@@ -9,6 +9,8 @@ use crate::engine::holding::Holding;
 use crate::engine::ownership::{loss_cause, released_or_taken};
 use crate::engine::slot::{ListenerCount, Unlocked};
 use crate::engine::worker::RenewableSlot;
+use crate::observe::Released as ReleasedEvent;
+use crate::observe::observers::CallUnderWay;
 use crate::protocol::reply::{Ownership, Released};
 use crate::wire::failure::Failure;
 
@@ -45,6 +47,7 @@ impl BegunRelease<'_> {
 
 /// Releases these leases of one client, all at once. Returns the outcome of each.
 pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
+    let under_way = holdings.first().and_then(Holding::begin_call);
     let begun: Vec<_> = holdings.iter().map(Holding::begin_release).collect();
     let is_sent = |begun: &Result<Option<BegunRelease<'_>>>| matches!(begun, Ok(Some(_)));
     let mut replies: Vec<Result<Released, Failure>> = Vec::new();
@@ -55,7 +58,8 @@ pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
             .map(|(it, _)| (&**it.slot.target(), it.slot.release_request(&it.lease)))
             .collect();
         let context = holdings[0].context();
-        let sent = context.protocol.release_all(&requests, context.exchange_deadline());
+        let deadline = context.exchange_deadline();
+        let sent = context.exchange(|protocol| protocol.release_all(&requests, deadline));
         replies = sent.into_iter().map(released_or_taken).collect();
     }
     let mut replies = replies.into_iter();
@@ -64,18 +68,49 @@ pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
             Ok(Some(begun)) => begun.finish(replies.next()),
             outcome => outcome.map(drop),
         };
-        holding.lease.forget_hooks();
         outcome.map_err(|error| error.of(holding.name()))
     };
-    holdings.iter().zip(begun).map(finish).collect()
+    let outcomes: Vec<_> = holdings.iter().zip(begun).map(finish).collect();
+    // When all slots are free: callbacks and observers may ask for any of these locks.
+    drop(under_way);
+    holdings.iter().zip(&outcomes).for_each(|(holding, outcome)| holding.ended(outcome));
+    outcomes
 }
 
 impl Holding {
     /// Releases the lease within one bounded exchange. The worker goes on with what is not done then.
     pub(crate) fn release(&self) -> Result<()> {
+        let under_way = self.begin_call();
         let outcome = self.release_inner().map_err(|error| error.of(self.name()));
-        self.lease.forget_hooks();
+        drop(under_way);
+        self.ended(&outcome);
         outcome
+    }
+
+    /// Keeps observers from being told of the exchanges of a call in its midst.
+    fn begin_call(&self) -> Option<CallUnderWay> {
+        self.context().observers.active().map(|_| CallUnderWay::begin())
+    }
+
+    /// Tells observers of the end of a hold that was released, and drops its callbacks. Nothing is locked, and the slot
+    /// is free.
+    fn ended(&self, outcome: &Result<()>) {
+        if !self.lease.forget_hooks() {
+            return;
+        }
+        if let (Some(observers), Some(hold)) =
+            (self.context().observers.active(), self.lease.take_number())
+        {
+            let event = ReleasedEvent {
+                hold,
+                name: self.name().as_bytes(),
+                kind: self.slot.target().kind().name(),
+                token: self.lease.token(),
+                held: self.now().since(self.lease.began()),
+                error: outcome.as_ref().err(),
+            };
+            observers.tell(|observer| observer.released(&event));
+        }
     }
 
     fn release_inner(&self) -> Result<()> {
@@ -204,7 +239,7 @@ impl Holding {
         }
         self.hand_to_worker();
         // Last, when nothing is locked.
-        self.lease.forget_hooks();
+        self.ended(&Ok(()));
     }
 
     /// Ends a release that has begun, and leaves it to the worker, which waits until the lock need not be kept.

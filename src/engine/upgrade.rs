@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::option::WaitKind;
 use crate::base::share::Access;
 use crate::base::time::Moment;
-use crate::engine::acquire::cancelled_error;
+use crate::engine::acquire::{REPLY_GRACE, cancelled_error, last_deadline};
 use crate::engine::backoff::Backoff;
 use crate::engine::blocked_call;
 use crate::engine::blocker::Blocker;
@@ -19,6 +20,7 @@ use crate::engine::holding::Holding;
 use crate::engine::long_wait::LongWait;
 use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::slot::{Paused, WaitLimit};
+use crate::observe::How;
 use crate::protocol::reply::{Busy, ChangeReply, Ownership};
 use crate::protocol::request::ChangeTo;
 use crate::wire::failure::Failure;
@@ -27,16 +29,30 @@ impl Holding {
     /// Waits until it is the writer. Returns false if the wait is over: then it is an upgradable reader as before.
     pub(crate) fn upgrade(&self, wait_limit: WaitLimit) -> Result<bool> {
         blocked_call::forget(&self.slot);
-        let long_wait = LongWait::begin(self.now(), self.context().bounds.slow_wait);
-        let mut upgrade =
-            Upgrade { holding: self, wait_limit, long_wait, outage: None, backoff: Backoff::new() };
+        let (context, target) = (self.slot.shared_context(), self.slot.target());
+        let last_deadline = last_deadline(context, wait_limit);
+        let mut long_wait = LongWait::begin(context, target, Some(Access::Write));
+        long_wait.how = How::Upgrade;
+        let mut upgrade = Upgrade {
+            holding: self,
+            wait_limit,
+            last_deadline,
+            long_wait,
+            outage: None,
+            backoff: Backoff::new(),
+        };
         let outcome = upgrade.run();
         if !matches!(outcome, Ok(true))
-            && let Some(blocker) = upgrade.long_wait.blocker.take()
+            && let Some(blocker) = &upgrade.long_wait.blocker
         {
-            blocked_call::remember(&self.slot, blocker);
+            blocked_call::remember(&self.slot, blocker.clone());
         }
-        outcome.map_err(|error| error.of(self.name()))
+        let outcome = outcome.map_err(|error| error.of(self.name()));
+        match &outcome {
+            Ok(true) => upgrade.long_wait.acquired(&self.lease),
+            outcome => upgrade.long_wait.not_acquired(outcome.as_ref().err()),
+        }
+        outcome
     }
 }
 
@@ -44,6 +60,8 @@ impl Holding {
 struct Upgrade<'a> {
     holding: &'a Holding,
     wait_limit: WaitLimit,
+    /// The latest deadline of a request for the caller.
+    last_deadline: Moment,
     long_wait: LongWait,
     /// When the outage began, while Redis gives no useful reply.
     outage: Option<Moment>,
@@ -102,22 +120,28 @@ impl Upgrade<'_> {
                 return Err(cancelled_error(context));
             }
         }
-        // The next number, so that no request of this upgrade counts any more.
+        // The next number, so that no request of this upgrade counts any more. In an outage the caller's time is over
+        // by now, and the worker sends it.
         let number = lease.begin_change(Access::UpgradableRead);
-        self.holding.settle_change(number, Access::UpgradableRead).map(|()| false)
+        let deadline = self.holding.context().exchange_deadline().min(self.last_deadline);
+        self.holding.settle_change(number, Access::UpgradableRead, deadline).map(|()| false)
     }
 
     fn ask(&self, number: u64, to: ChangeTo) -> std::result::Result<ChangeReply, Failure> {
         let now = self.holding.now();
-        let deadline = self.holding.context().exchange_deadline();
-        let end = self.wait_limit.end().unwrap_or(deadline).max(deadline);
-        self.holding.send_change(number, to, DEAD_AFTER.min(end.since(now)), deadline)
+        // As in a wait for the lock: one request is sent, however late its thread comes to it.
+        let last = self.last_deadline.max(now.after(REPLY_GRACE));
+        let deadline = self.holding.context().exchange_deadline().min(last);
+        self.holding.send_change(number, to, DEAD_AFTER.min(last.since(now)), deadline)
     }
 
     /// How long to pause until the next heartbeat.
     fn pause_for(&mut self, busy: Busy) -> Result<Duration> {
         let context = self.holding.context();
         self.long_wait.blocker = Some(Blocker::Remote(busy.holder, context.now()));
+        if self.holding.lease.terms.options.wait_kind() == WaitKind::Spin {
+            return Ok(self.backoff.next());
+        }
         if !context.listener.is_live() && self.time_left().is_some() {
             let end = self.wait_limit.end().unwrap_or(Moment::FAR);
             return match context.listener.ready(context.exchange_deadline().min(end)) {

@@ -79,14 +79,15 @@ impl Handle {
 
     /// Takes a part of a lock that several may hold. The hold belongs to no thread.
     pub(crate) fn take(&self, share: Share, wait_limit: WaitLimit) -> Result<Option<OwnedHold>> {
-        Ok(acquire(&self.slot, &self.options.for_share(share), wait_limit)?.map(OwnedHold::new))
+        acquire(&self.slot, &self.options.for_share(share), wait_limit, OwnedHold::new)
     }
 
     /// Sets the limit in force of a semaphore with this limit.
     pub(crate) fn resize(&self, limit: u32, declared: u32) -> Result<()> {
         let context = self.slot.context();
         let deadline = context.exchange_deadline();
-        let resized = context.protocol.resize(self.slot.target(), limit, declared, deadline);
+        let target = self.slot.target();
+        let resized = context.exchange(|it| it.resize(target, limit, declared, deadline));
         match resized.map_err(|failure| Error::from(failure).of(self.name()))? {
             None => Ok(()),
             Some(other) => {
@@ -113,6 +114,7 @@ impl Handle {
         // No command: the count lives in this thread, and reentry must not fail because Redis
         // is away.
         if hold.enter(access) {
+            hold.holding().reentered(access);
             Ok(Some(ThreadHeld::new(hold, access)))
         } else {
             Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
@@ -145,8 +147,9 @@ impl Handle {
             return Ok(Some(held));
         }
         let share = access.map_or(self.options.share, Share::Access);
-        let holding = acquire(&self.slot, &self.options.for_share(share), wait_limit)?;
-        Ok(holding.map(|holding| ThreadHeld::new(adopt(holding), access)))
+        acquire(&self.slot, &self.options.for_share(share), wait_limit, |holding| {
+            ThreadHeld::new(adopt(holding), access)
+        })
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
@@ -192,17 +195,17 @@ impl Handle {
 
     fn holders(&self, view: View) -> Result<Vec<ReportedHolder>> {
         let context = self.slot.context();
+        let deadline = context.exchange_deadline();
         context
-            .protocol
-            .holders(self.slot.target(), view, context.exchange_deadline())
+            .exchange(|it| it.holders(self.slot.target(), view, deadline))
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
     pub(crate) fn inspect(&self) -> Result<Inspection> {
         let context = self.slot.context();
+        let deadline = context.exchange_deadline();
         context
-            .protocol
-            .inspect(self.slot.target(), context.exchange_deadline())
+            .exchange(|it| it.inspect(self.slot.target(), deadline))
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 
@@ -237,14 +240,14 @@ impl Handle {
 
     pub(crate) fn force_release(&self) -> Result<bool> {
         let context = self.slot.context();
-        let (protocol, target) = (&context.protocol, self.slot.target());
+        let target = self.slot.target();
         let deadline = context.exchange_deadline();
-        let forced = protocol.holders(target, View::Owners, deadline).and_then(|holders| {
+        let holders = context.exchange(|it| it.holders(target, View::Owners, deadline));
+        let forced = holders.and_then(|holders| {
             // The owner's value is part of the request. Without it, the holder might release
             // between the two calls, and the next holder would lose the lock for nothing.
-            holders
-                .first()
-                .map_or(Ok(false), |holder| protocol.force_release(target, &holder.owner, deadline))
+            let Some(holder) = holders.first() else { return Ok(false) };
+            context.exchange(|it| it.force_release(target, &holder.owner, deadline))
         });
         self.forced(forced)
     }
@@ -252,8 +255,8 @@ impl Handle {
     /// Takes what an owner has of a lock that several may hold.
     pub(crate) fn force_release_of(&self, owner: &[u8]) -> Result<bool> {
         let context = self.slot.context();
-        let (protocol, target) = (&context.protocol, self.slot.target());
-        self.forced(protocol.force_release(target, owner, context.exchange_deadline()))
+        let (target, deadline) = (self.slot.target(), context.exchange_deadline());
+        self.forced(context.exchange(|it| it.force_release(target, owner, deadline)))
     }
 
     fn forced(&self, forced: std::result::Result<bool, Failure>) -> Result<bool> {
@@ -271,9 +274,9 @@ impl Handle {
 
     pub(crate) fn request_release(&self) -> Result<bool> {
         let context = self.slot.context();
+        let deadline = context.exchange_deadline();
         context
-            .protocol
-            .request_release(self.slot.target(), context.exchange_deadline())
+            .exchange(|it| it.request_release(self.slot.target(), deadline))
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 

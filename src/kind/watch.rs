@@ -9,7 +9,8 @@ use crate::kind::view_method::view_methods;
 ///
 /// [`Guard::lease_watch`](crate::Guard::lease_watch) makes it, for threads that help with the work under a lock while its guard stays with
 /// the thread that took it. A watch keeps nothing locked: once the lock is released or lost, it is no longer
-/// valid, and neither is the watch of a writer that became a reader. It can be cloned and sent.
+/// valid. The watch of a writer is not valid while its hold is a reader's, and valid again if that becomes the writer
+/// once more. It can be cloned and sent.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex, parts: Vec<u32>) -> leasehold::Result<()> {

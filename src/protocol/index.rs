@@ -53,10 +53,14 @@ pub(super) fn entries(value: Value) -> Result<Vec<(String, Vec<u8>)>, Failure> {
 const SERVER_GONE: &str =
     "the cluster has changed during a scan: the node that was scanned is no master any more";
 
-/// How far a scan has come: each server is scanned for strings, and then for hashes.
+/// The types of keys that locks are: of a mutex, of a reentrant lock, and of one that several may hold.
+pub(crate) const TYPES: [&str; 3] = ["string", "hash", "zset"];
+
+/// How far a scan has come: each server is scanned for one type of keys after the other.
 #[derive(Debug, Default)]
 pub(crate) struct ScanPosition {
-    pub(crate) hashes: bool,
+    /// Which of [`TYPES`] it is scanned for.
+    pub(crate) kind: usize,
     cursor: Vec<u8>,
     /// The server that is scanned now.
     server: Option<String>,
@@ -80,7 +84,7 @@ impl ScanPosition {
     }
 
     pub(crate) fn type_name(&self) -> &'static str {
-        if self.hashes { "hash" } else { "string" }
+        TYPES[self.kind]
     }
 
     /// One step of the scan for keys that match.
@@ -101,10 +105,10 @@ impl ScanPosition {
         };
         self.cursor = cursor;
         if self.cursor == b"0" {
-            if self.hashes {
+            self.kind = (self.kind + 1) % TYPES.len();
+            if self.kind == 0 {
                 self.done.extend(self.server.take());
             }
-            self.hashes = !self.hashes;
         }
         let key = |value| match value {
             Value::BulkString(key) => Some(key),
@@ -130,10 +134,12 @@ mod tests {
         // Another one has come, and the order is another one.
         assert_eq!(position.choose(&["a", "b", "c"]).unwrap(), Some(1));
         position.read(page("0")).unwrap();
-        assert_eq!((position.choose(&["a", "b"]).unwrap(), position.hashes), (Some(1), true));
-        position.read(page("0")).unwrap();
+        for kind in 1..TYPES.len() {
+            assert_eq!((position.choose(&["a", "b"]).unwrap(), position.kind), (Some(1), kind));
+            position.read(page("0")).unwrap();
+        }
         assert_eq!(position.choose(&["b", "a"]).unwrap(), Some(1), "the first is done");
-        for _ in 0..2 {
+        for _ in TYPES {
             position.read(page("0")).unwrap();
         }
         assert_eq!(position.choose(&["b"]).unwrap(), None);

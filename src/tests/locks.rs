@@ -124,6 +124,19 @@ fn client_that_does_not_announce_is_found_by_a_scan() {
 }
 
 #[test]
+fn scan_finds_what_several_hold_and_no_other_sorted_set() {
+    let server = Server::standing_still();
+    let quiet = server.connect(LockClient::builder("redis://unused").announce(false)).unwrap();
+    let permit = quiet.semaphore("gpu", 4).unwrap().acquire().unwrap();
+    let reader = quiet.rw_lock("catalog").unwrap().read().unwrap();
+    // Foreign, with a score that a lease could have.
+    server.inner().call(&[b"ZADD", b"scores", b"9000000000000000", b"somebody"]).unwrap();
+    let all = ["read-write lock catalog", "semaphore gpu"];
+    assert_eq!(listed(quiet.locks("*").unwrap().with_scan()), all);
+    drop((permit, reader));
+}
+
+#[test]
 fn scan_repeats_nothing_that_was_announced() {
     let server = Server::standing_still();
     let client = server.client();

@@ -9,6 +9,7 @@
 //! | `shared_channel` | two locks whose releases are published on one channel |
 //! | `shutdown` | a shutdown that comes during a release |
 //! | `close` | a client that is closed with a grace |
+//! | `observe` | what observers are told, and what they may do |
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `lock_all` | several locks at once |
 //! | `once` | jobs that run once in a period |
@@ -22,6 +23,7 @@ mod keep;
 mod lock_all;
 mod locks;
 mod model;
+mod observe;
 mod once;
 mod renewal;
 mod rw_lock;

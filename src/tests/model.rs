@@ -1,12 +1,15 @@
 //! The engine against the reference model: whatever is done in whatever order, and whatever goes
 //! wrong, the same answers come, and these hold after every step:
 //!
-//! 1. No two clients' holds of a name are valid at a time, but for one whose key was taken away.
-//! 2. Every hold's token is greater than all before it.
+//! 1. No two clients' holds of a name are valid at a time, but for one whose key was taken away, and for readers.
+//! 2. Every hold's token is greater than all before it; a reader's, than those of all writers.
 //! 3. The hold count is the number of guards.
 //! 4. When the last lease is over, no key is left.
+//! 5. Observers are told of one end of each call and each hold.
 
 mod reference;
+mod setting;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,14 +24,13 @@ use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
 use crate::kind::{Guard, Handle, KINDS, OwnedLease};
 use crate::testing::Server;
-use reference::{CLIENTS, Expected, LEASES, MUTEX, Model, NAMES, OVER, Step};
+use crate::tests::observe::Recorder;
+use reference::{MUTEX, Model, NAMES, OVER, Step};
+use setting::{CLIENTS, Expected, LEASES, ms};
+use shared::Shared;
 
 /// The longest that is waited for what must come.
 const SOON: Duration = Duration::from_secs(20);
-
-const fn ms(span: u64) -> Duration {
-    Duration::from_millis(span)
-}
 
 /// What one client has of one name.
 struct Place {
@@ -46,10 +48,13 @@ struct Place {
 
 struct System {
     server: Server,
+    recorder: Recorder,
     clients: Vec<LockClient>,
     places: Vec<Vec<Place>>,
     /// The tokens of each name until now.
     tokens: [BTreeSet<u64>; NAMES],
+    /// The read-write lock, besides those names.
+    shared: Shared,
 }
 
 /// The names, and the kind of each in [`KINDS`].
@@ -58,20 +63,24 @@ const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
 impl System {
     fn new() -> System {
         let server = Server::standing_still();
-        let clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+        let recorder = Recorder::default();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| recorder.client(&server)).collect();
         let place =
             |lock| Place { lock, guards: Vec::new(), waiter: None, missed: 0, dispossessed: false };
+        let options = LEASES.map(|(ttl, renewed)| {
+            let lease = if renewed { Lease::renewed(ms(ttl)) } else { Lease::fixed(ms(ttl)) };
+            LockOptions::new().lease(lease)
+        });
         let places = clients
             .iter()
-            .zip(LEASES)
-            .map(|(client, (ttl, renewed))| {
-                let lease = if renewed { Lease::renewed(ms(ttl)) } else { Lease::fixed(ms(ttl)) };
-                let options = LockOptions::new().lease(lease);
+            .zip(options)
+            .map(|(client, options)| {
                 let lock = |(&kind, key): (_, &str)| client.handle(kind, key.as_bytes(), options);
                 KINDS.iter().zip(KEYS).map(|of| place(lock(of).unwrap())).collect()
             })
             .collect();
-        System { server, clients, places, tokens: Default::default() }
+        let shared = Shared::new(clients.iter().zip(options));
+        System { server, recorder, clients, places, tokens: Default::default(), shared }
     }
 
     fn take(&mut self, client: usize, name: usize, waits: bool) -> Expected {
@@ -200,7 +209,9 @@ impl System {
             place.missed = 0;
             place.guards.clear();
         }
+        self.shared.clear();
         self.server.advance(ms(OVER));
+        self.recorder.settle();
         let left = self.server.keys();
         assert!(
             left.is_empty(),
@@ -237,10 +248,17 @@ impl System {
                 self.server.steal(KEYS[name], ms(span));
                 Expected::Any
             }
+            Step::Share(client, act) => self.shared.act(client, act),
+            Step::DeleteShared => {
+                self.shared.dispossess();
+                self.server.delete(shared::KEY);
+                Expected::Any
+            }
             Step::Losing(answer, ref step) => {
                 let (Step::TryLock(client, _)
                 | Step::Release(client, _)
-                | Step::Extend(client, ..)) = **step
+                | Step::Extend(client, ..)
+                | Step::Share(client, _)) = **step
                 else {
                     return self.step(step);
                 };
@@ -333,6 +351,19 @@ impl StateMachineTest for System {
                 })
                 .collect();
             assert!(valid.len() < 2, "clients {valid:?} hold {key} at a time");
+        }
+        system.shared.check();
+        for client in (0..CLIENTS).filter(|_| !model.in_doubt) {
+            let (valid, count) = system.shared.hold(client);
+            let hold = model.shared.holds[client].as_ref();
+            assert_eq!(
+                hold.map_or(0, |hold| hold.guards.len()),
+                count,
+                "guards of client {client}"
+            );
+            if let Some(expected) = model.shared.is_valid(client, model.now) {
+                assert_eq!(valid, expected, "client {client}, {}: valid", shared::KEY);
+            }
         }
         for (client, places) in system.places.iter().enumerate() {
             for (name, place) in places.iter().enumerate() {

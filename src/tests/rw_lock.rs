@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::double::until;
 use crate::base::loss::LossCause;
-use crate::base::option::LockOptions;
+use crate::base::option::{LockOptions, Wait};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::spawn;
 use crate::client::LockClient;
@@ -401,4 +401,75 @@ fn thread_that_asks_at_the_door_waits_no_longer_than_it_may() {
     assert!(outcome.recv_timeout(SECOND * 20).unwrap().is_err());
     link.restore();
     assert!(read.is_valid());
+}
+
+/// The requests of an upgrade are not longer than its caller waits, and the worker ends it.
+#[test]
+fn upgrade_in_an_outage_ends_with_the_callers_time() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let reader = lock(&there).read().unwrap();
+    // One ends in its pause, the other in a request.
+    for wait in [SECOND / 2, SECOND * 5 / 4] {
+        let upgrades = upgrader(&server, &here, wait);
+        server.link(&here).silence();
+        server.advance(wait);
+        server.advance(SECOND / 25);
+        let (is_writer, owned) = upgrades.recv_timeout(SECOND * 20).expect("it waits on");
+        assert!(!is_writer && owned.is_valid());
+        server.link(&here).restore();
+        server.advance(SECOND * 2);
+        assert!(lock(&server.client()).try_read().unwrap().is_some(), "it is still waited for");
+        owned.release().unwrap();
+    }
+    reader.release().unwrap();
+}
+
+#[test]
+fn upgrade_that_spins_subscribes_to_nothing() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let reader = lock(&there).read().unwrap();
+    let spins = here.rw_lock_with("a", LockOptions::new().wait(Wait::spin())).unwrap();
+    let (sender, upgrades) = unbounded();
+    let body = move || {
+        let guard = spins.upgradable_read().unwrap();
+        let writer = UpgradableReadGuard::upgrade(guard).unwrap();
+        let _ = sender.send(writer.into_owned().unwrap());
+    };
+    spawn("upgrader", body).unwrap();
+    until(|| lock(&there).inspect().unwrap().waiting() == Some(1));
+    reader.release().unwrap();
+    // It asks again by itself.
+    let mut writer = None;
+    until(|| {
+        server.advance(SECOND / 10);
+        writer = upgrades.try_recv().ok();
+        writer.is_some()
+    });
+    assert!(!here.engine().listener.is_live());
+}
+
+#[test]
+fn watch_of_a_part_is_of_what_the_part_is() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let here = lock(&client);
+    let writer = here.write().unwrap();
+    let all = client.lock_all([here.for_read()]).unwrap();
+    let watch = all.lease_watches().remove(0);
+    assert!(watch.is_valid());
+    drop(writer);
+    assert!(all.is_valid() && all.remaining() > SECOND && watch.is_valid());
+}
+
+#[test]
+fn watch_of_a_writer_is_valid_again_after_an_upgrade() {
+    let server = Server::standing_still();
+    let writer = lock(&server.client()).write().unwrap();
+    let watch = writer.lease_watch();
+    let upgradable = WriteGuard::downgrade_to_upgradable(writer).unwrap();
+    assert!(!watch.is_valid());
+    let writer = UpgradableReadGuard::upgrade(upgradable).unwrap();
+    assert!(watch.is_valid() && watch.token() == writer.fencing_token());
 }

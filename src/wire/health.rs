@@ -37,6 +37,9 @@ pub(crate) struct ConnectionHealth {
     excused: AtomicU64,
 }
 
+/// How many times connections broke, and when one was last silent.
+pub(crate) type Incidents = (u64, Moment);
+
 impl ConnectionHealth {
     pub(crate) fn new(span: Duration, setting: &'static str) -> ConnectionHealth {
         let zero = || AtomicU64::new(0);
@@ -62,6 +65,11 @@ impl ConnectionHealth {
         // outdate connections that were made since, and a busy pool would throw healthy ones away.
         let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
         let _ = self.generation.compare_exchange(generation, generation + 1, success, failure);
+    }
+
+    /// What has happened to connections until now.
+    pub(crate) fn incidents(&self) -> Incidents {
+        (self.generation(), Moment::from_nanos(self.unanswered.load(Ordering::SeqCst)))
     }
 
     /// Notes that a reply was received.

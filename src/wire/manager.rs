@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use redis::{ProtocolVersion, RedisError};
 
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
+use crate::observe::Reconnected;
+use crate::observe::observers::Observers;
 use crate::wire::connect_attempts::ConnectAttempts;
 use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
 use crate::wire::error_context::{Limit, locate};
 use crate::wire::failure::Failure;
-use crate::wire::health::ConnectionHealth;
+use crate::wire::health::{ConnectionHealth, Incidents};
 use crate::wire::locator::{HandshakeCommand, Locator};
 use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
@@ -28,6 +30,9 @@ pub(crate) struct Manager {
     timeouts: Timeouts,
     common: Arc<ConnectionHealth>,
     attempts: ConnectAttempts,
+    observers: Observers,
+    /// What had happened to the connections when the last one was made; `None` before the first.
+    incidents: Mutex<Option<Incidents>>,
 }
 
 /// How long to wait for a server.
@@ -62,7 +67,14 @@ impl Manager {
             common: Arc::new(ConnectionHealth::new(timeouts.command, timeouts.settings[1])),
             timeouts,
             attempts: ConnectAttempts::new(),
+            observers: Observers::default(),
+            incidents: Mutex::new(None),
         }
+    }
+
+    /// The same with these observers.
+    pub(crate) fn observed(self, observers: Observers) -> Manager {
+        Manager { observers, ..self }
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -212,6 +224,14 @@ impl Manager {
         // Only from here on does a lost connection outdate the others. A server that is full closes
         // each newcomer during its first commands, and serves its old connections well.
         connection.hand_out();
+        let incidents = self.common.incidents();
+        let before = self.incidents.lock().replace(incidents);
+        // The first one after an incident stands for all. This thread connects for everybody, so it is not held up.
+        if before.is_some_and(|before| before != incidents) {
+            let server = self.address();
+            self.observers
+                .tell_aside(move |observer| observer.reconnected(&Reconnected { server: &server }));
+        }
         Ok(connection)
     }
 

@@ -38,7 +38,8 @@ impl Transport {
         timeouts: Timeouts,
         connector: ConnectThread,
     ) -> Transport {
-        let manager = Arc::new(Manager::new(source, Arc::clone(&clock), timeouts));
+        let manager = Manager::new(source, Arc::clone(&clock), timeouts);
+        let manager = Arc::new(manager.observed(settings.observers.clone()));
         Transport {
             batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
             worker: Pool::new(&manager, &settings.of_one(), connector.clone()),

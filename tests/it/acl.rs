@@ -495,14 +495,7 @@ fn permissions_of_a_read_write_lock_are_exact() {
 #[test]
 fn permissions_of_a_spinning_read_write_lock_are_exact() {
     is_exact("RwLock, Wait::spin()", &["&leasehold:*", "+publish", "+get"], |stage| {
-        live_reads_and_writes(stage, true)
-    });
-}
-
-#[test]
-fn added_permission_of_an_upgrade_that_spins_is_exact() {
-    let title = "an upgrade that has to wait, with `Wait::spin()`";
-    is_exact_beside("RwLock, Wait::spin()", title, &[], |stage| {
+        live_reads_and_writes(stage, true)?;
         live_upgrade(stage, short().wait(Wait::spin()))
     });
 }

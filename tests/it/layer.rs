@@ -9,8 +9,9 @@ use std::path::Path;
 
 /// From the lowest to the highest: each imports itself and those before it.
 /// On top are the tests of them all, and the guide, which has no code.
-const LAYERS: [&str; 10] = [
-    "base", "wire", "protocol", "topology", "engine", "kind", "client", "testing", "tests", "guide",
+const LAYERS: [&str; 11] = [
+    "base", "observe", "wire", "protocol", "topology", "engine", "kind", "client", "testing",
+    "tests", "guide",
 ];
 
 /// Besides `wire`, whose business it is, and the server in memory, whose replies are those of a real one,

@@ -32,6 +32,7 @@ mod locks;
 mod loss;
 mod mutex;
 mod notify;
+mod observe;
 mod once;
 mod panic;
 mod pool;

@@ -56,6 +56,8 @@ public final class Worker {
             + redisson.<String, String>getMap(words[1], StringCodec.INSTANCE).readAllValues();
       case "contend":
         return "done " + contend(words);
+      case "bench":
+        return "done " + bench(words);
       default:
         throw new IllegalArgumentException(words[0]);
     }
@@ -75,6 +77,41 @@ public final class Worker {
     }
     pool.shutdown();
     return sum;
+  }
+
+  /** Locks for a time. Returns how often, and the median and 99th percentile of the waits. */
+  private String bench(String[] words) throws Exception {
+    int threads = Integer.parseInt(words[2]);
+    long nanos = Long.parseLong(words[3]) * 1_000_000;
+    long holdMicros = Long.parseLong(words[4]);
+    ExecutorService pool = Executors.newFixedThreadPool(threads);
+    List<Future<List<Long>>> all = new ArrayList<>();
+    for (int thread = 0; thread < threads; thread++) {
+      RLock lock = redisson.getLock(words[1].endsWith(":") ? words[1] + thread : words[1]);
+      all.add(
+          pool.submit(
+              () -> {
+                List<Long> waits = new ArrayList<>();
+                long end = System.nanoTime() + nanos;
+                for (long call = System.nanoTime(); call < end; call = System.nanoTime()) {
+                  lock.lock();
+                  waits.add(System.nanoTime() - call);
+                  if (holdMicros > 0) {
+                    Thread.sleep(holdMicros / 1000, (int) (holdMicros % 1000) * 1000);
+                  }
+                  lock.unlock();
+                }
+                return waits;
+              }));
+    }
+    List<Long> waits = new ArrayList<>();
+    for (Future<List<Long>> one : all) {
+      waits.addAll(one.get());
+    }
+    pool.shutdown();
+    waits.sort(null);
+    int size = waits.size();
+    return size + " " + (size == 0 ? 0 : waits.get(size / 2) + " " + waits.get(size * 99 / 100));
   }
 
   /** Takes the lock until both sides together have had it as many times as was asked for. */

@@ -22,7 +22,7 @@ pub(crate) use shuttle::sync::{Arc, Weak};
 pub(crate) use shuttle::thread::ThreadId;
 pub(crate) use shuttle::thread_local;
 pub(crate) use std::sync::OnceLock as StaticCell;
-pub(crate) use std::sync::atomic::AtomicU32 as Tally;
+pub(crate) use std::sync::atomic::{AtomicU32 as Tally, AtomicU64 as LongTally};
 pub(crate) use std::thread::panicking;
 
 use std::time::Duration;

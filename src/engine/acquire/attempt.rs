@@ -6,6 +6,7 @@ use crate::base::option::{LockOptions, ReleaseKind, WaitKind};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::acquire::AcquireLoop;
+use crate::engine::holding::Holding;
 use crate::engine::slot::{Attempt, Slot};
 use crate::engine::worker::PendingRelease;
 use crate::protocol::request::ReleaseRequest;
@@ -63,11 +64,11 @@ impl AcquireLoop<'_> {
         // On the caller's thread, whose time is over as a rule: so it is short, and the worker goes on.
         let last = self.last_deadline.max(now.after(MIN_LEAVE_TIMEOUT));
         let deadline = now.after(LEAVE_TIMEOUT.min(self.context.bounds.exchange)).min(last);
-        let (protocol, target) = (&self.context.protocol, self.slot.target());
+        let target = self.slot.target();
         // The transaction of `Release::watch` deletes a key, and knows no queue.
         let kind = ReleaseKind::Lua;
         let request = ReleaseRequest { owner: &attempt.owner, ttl, last_token: None, kind };
-        protocol.release(target, &request, deadline).is_ok()
+        self.context.exchange(|protocol| protocol.release(target, &request, deadline)).is_ok()
     }
 
     /// Removes an attempt from Redis, at once if one request surely suffices, and otherwise by the
@@ -102,6 +103,10 @@ impl Drop for AcquireLoop<'_> {
         // `None` after a grant: the slot is held. Otherwise the next thread acquires, whichever way this
         // one ended, also by a panic: without an acquirer the threads in the slot would wait for ever.
         if let Some(attempt) = self.attempt.take() {
+            // After a panic nobody would release what was passed on to this thread.
+            if let Some(lease) = self.slot.take_passed() {
+                Holding::new(self.slot, lease).release_in_background();
+            }
             self.slot.stop_acquiring(attempt, |attempt| self.clean_up(attempt));
         }
     }

@@ -9,6 +9,7 @@ use crate::base::time::Moment;
 use crate::engine::acquire::{AcquireLoop, NextAction, cancelled_error};
 use crate::engine::lease::{Grant, HeldLease, validity};
 use crate::engine::slot::{Attempt, Received, ReceivedGrant};
+use crate::observe::How;
 use crate::protocol::reply::Granted;
 use crate::protocol::wake_message::GrantMessage;
 
@@ -76,7 +77,7 @@ impl AcquireLoop<'_> {
     pub(super) fn finish(&mut self, outcome: Result<()>) -> NextAction {
         let message = match self.slot.take_received(false) {
             Some(Received::Grant(message)) => message,
-            Some(Received::Lease(lease)) => return NextAction::Held(lease),
+            Some(Received::Lease(lease)) => return self.inherit(lease),
             None => return NextAction::GiveUp(outcome),
         };
         match self.read_grant(message) {
@@ -92,13 +93,20 @@ impl AcquireLoop<'_> {
     pub(super) fn fail(&mut self, error: Error) -> NextAction {
         // A grant is left to `drop`, which removes the attempt. A lease has no other owner.
         match self.slot.take_passed() {
-            Some(lease) => NextAction::Held(lease),
+            Some(lease) => self.inherit(lease),
             None => NextAction::Fail(error),
         }
     }
 
+    /// Takes the lease that another thread passed on to this one.
+    pub(super) fn inherit(&mut self, lease: Arc<HeldLease>) -> NextAction {
+        self.long_wait.how = How::LocalHandOff;
+        NextAction::Held(lease)
+    }
+
     /// Reads the grant of a message. Returns `None` unless it is certainly valid (rule 10).
     pub(super) fn read_grant(&mut self, message: ReceivedGrant) -> Option<Granted> {
+        self.long_wait.how = How::Queued;
         // The last reply may have found another holder. This grant may be later than that reply, so
         // the wait must not end as *busy* because of it. Until another reply comes, the attempt may
         // own the lock.

@@ -23,7 +23,7 @@ use crate::base::error::{Error, Result};
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::engine::acquire::{
-    AcquireLoop, NextAction, Sending, acquire, begin_wait, cancelled_error, into_holding,
+    AcquireLoop, NextAction, Sending, acquire_for, begin_wait, cancelled_error, into_holding,
     last_deadline, remember_blocker,
 };
 use crate::engine::blocker::Blocker;
@@ -79,19 +79,27 @@ impl Drop for Spare {
 /// Acquires the first of these locks, and those behind it as far as all are free; waits for one lock at most. `held`
 /// gets each lock, in their order, also before an error. Returns false if somebody else has one for longer than the
 /// caller waits.
+///
+/// The caller tells of the waits of those that it has then, and not earlier: while this thread acquires one of the
+/// locks, an observer that asks for that lock would wait for this thread.
 pub(crate) fn acquire_first(
     wanted: &[Wanted<'_>],
+    waits: &mut [LongWait],
     wait_limit: WaitLimit,
     held: &mut dyn FnMut(Holding),
 ) -> Result<bool> {
-    let mut waits: Vec<_> = wanted.iter().map(|wanted| begin_wait(wanted.slot)).collect();
-    let outcome = acquire_inner(wanted, wait_limit, &mut waits, held);
+    let outcome = acquire_inner(wanted, wait_limit, waits, held);
     if !matches!(outcome, Ok(true)) {
         for (wanted, long_wait) in wanted.iter().zip(waits) {
             remember_blocker(wanted.slot, long_wait);
         }
     }
     outcome
+}
+
+/// Begins to wait for all of these locks.
+pub(crate) fn begin_waits(wanted: &[Wanted<'_>]) -> Vec<LongWait> {
+    wanted.iter().map(|wanted| begin_wait(wanted.slot, wanted.options)).collect()
 }
 
 fn acquire_inner(
@@ -135,14 +143,17 @@ fn acquire_inner(
         return Err(error);
     }
 
-    let last = match (refused, wanted.first()) {
-        (Some(tried), _) => {
-            let slot = tried.acquirer.slot;
-            into_holding(slot, tried.go_on())?
-        }
+    let waited = refused.map(|tried| {
+        let slot = tried.acquirer.slot;
+        into_holding(slot, tried.go_on())
+    });
+    let last = match (waited, wanted.first(), waits.first_mut()) {
+        (Some(last), ..) => last?,
         // It would have waited in the slot of the first one, with nothing in its hands.
-        (None, Some(first)) if !any => acquire(first.slot, first.options, wait_limit)?,
-        (None, _) => return Ok(true),
+        (None, Some(first), Some(wait)) if !any => {
+            acquire_for(first.slot, first.options, wait_limit, wait)?
+        }
+        (None, ..) => return Ok(true),
     };
     Ok(last.map(held).is_some())
 }
@@ -163,7 +174,10 @@ fn enter<'a>(
                 let acquirer = AcquireLoop::new(slot, options, times, long_wait, attempt);
                 entered.push(Entered::Acquires(Box::new(Try { acquirer, reply: None })));
             }
-            Some(Admission::Held(lease)) => entered.push(Entered::Holds(Spare::new(slot, lease))),
+            Some(Admission::Held(lease)) => {
+                long_wait.got_lease(&lease);
+                entered.push(Entered::Holds(Spare::new(slot, lease)));
+            }
             Some(Admission::Busy(blocker)) => {
                 long_wait.blocker = blocker;
                 return Ok(None);
@@ -192,7 +206,8 @@ fn ask(entered: &mut [Entered<'_>]) {
             Some((&**tried.acquirer.slot.target(), tried.acquirer.request(sending)?))
         });
         let requests: Vec<_> = requests.collect();
-        let replies = tries[0].acquirer.context.protocol.acquire_all(&requests, first.deadline);
+        let context = tries[0].acquirer.context;
+        let replies = context.exchange(|it| it.acquire_all(&requests, first.deadline));
         for ((tried, sending), reply) in tries.into_iter().zip(sendings).zip(replies) {
             tried.note(reply, sending);
         }

@@ -11,6 +11,7 @@ use crate::engine::listener::Shared;
 use crate::engine::listener::state::{
     ChannelState, ServerLink, ServerState, State, SubscribeReply,
 };
+use crate::observe::observers::begin_client_work;
 use crate::protocol::wake_message::{Publisher, WakeMessage, read};
 use crate::wire::failure::Failure;
 use crate::wire::retry::{ConnectRefusal, RetryBackoff};
@@ -66,7 +67,11 @@ impl Shared {
             let number = state.count;
             let thread = ServerThread { shared: Arc::clone(self), number, publisher };
             let server = thread.state(late);
-            match sync::spawn(&self.thread, move || thread.run()) {
+            let body = move || {
+                begin_client_work();
+                thread.run();
+            };
+            match sync::spawn(&self.thread, body) {
                 Ok(()) => state.servers.push(server),
                 // `None` makes the next call try again.
                 Err(error) => (state.seen, unstarted) = (None, Some(error)),

@@ -52,7 +52,8 @@ fn release_wakes_the_thread_that_closes() {
         Callbacks::default(),
     );
     let slots = [b"x", b"y"].map(|name| engine.slot(&MutexKind, Name::new(b"", name).unwrap()));
-    let take = |slot| acquire(slot, &LockOptions::new(), WaitLimit::TryOnce).unwrap().unwrap();
+    let take =
+        |slot| acquire(slot, &LockOptions::new(), WaitLimit::TryOnce, |it| it).unwrap().unwrap();
     let holdings = slots.each_ref().map(take);
     let (sender, reported) = channel();
     let closing = Arc::clone(&engine);

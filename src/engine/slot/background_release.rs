@@ -19,7 +19,9 @@ impl Slot {
         deadline: Moment,
     ) -> Result<Released, Failure> {
         let request = self.release_request(lease);
-        released_or_taken(self.context.protocol.release(&self.target, &request, deadline))
+        released_or_taken(
+            self.context.exchange(|protocol| protocol.release(&self.target, &request, deadline)),
+        )
     }
 
     /// The request that releases a lease.

@@ -12,6 +12,7 @@ use crate::engine::slot::Slot;
 use crate::engine::slot::holder::SlotHolder;
 use crate::engine::slot::state::SlotState;
 use crate::engine::worker::{RenewableSlot, SHORTEST_RETRY};
+use crate::observe::Lost;
 use crate::protocol::target::Target;
 
 /// A thread that has locked a slot and has a processor unlocks it within this time.
@@ -66,7 +67,18 @@ impl Slot {
     pub(crate) fn report_loss(&self, lease: &HeldLease, loss: Loss) {
         // By the worker and never from here: this may be any thread of the user, with any lock of the
         // user held. The hooks move along, so that they are dropped on the thread that calls them.
-        self.context.worker.notify(Notification::Lost(loss, Arc::new(lease.take_hooks())));
+        let hooks = lease.take_hooks();
+        if let (Some(observers), Some(hold)) =
+            (self.context.observers.active(), lease.take_number())
+        {
+            let kind = self.target.kind().name();
+            let held = self.context.now().since(lease.began());
+            let observers = Arc::clone(observers);
+            hooks.add(Box::new(move |loss| {
+                observers.tell(|observer| observer.lost(&Lost { hold, kind, held, loss }));
+            }));
+        }
+        self.context.worker.notify(Notification::Lost(loss, Arc::new(hooks)));
     }
 }
 
@@ -106,7 +118,11 @@ impl RenewableSlot for Slot {
     }
 
     fn not_renewed(self: Arc<Self>, lease: &Arc<HeldLease>) {
-        self.siblings(lease).iter().for_each(|sibling| sibling.renewal_failed());
+        for sibling in self.siblings(lease) {
+            sibling.renewal_failed();
+            // This one may have left the entry before the reply was due.
+            sibling.may_last_until(lease.perhaps_until());
+        }
     }
 
     /// Deals with a lease that was found lost: frees the slot for the next thread, and notifies the user.

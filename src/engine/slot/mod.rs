@@ -75,6 +75,10 @@ impl Slot {
         &self.context
     }
 
+    pub(super) fn shared_context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     pub(crate) fn target(&self) -> &Arc<Target> {
         &self.target
     }
@@ -227,6 +231,7 @@ impl Slot {
         long_wait: &mut LongWait,
     ) -> Admission {
         let since = self.context.now();
+        long_wait.wait_here(|| state.blocker());
         loop {
             // Before the deadline is looked at: an admission that came at the last moment makes this
             // thread the acquirer, or a holder. A thread that left it here would leave the slot without

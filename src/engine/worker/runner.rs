@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::error::Error;
 use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc, Ordering};
@@ -16,9 +17,10 @@ use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{RenewableSlot, ScheduledTask, TimedTask};
 use crate::engine::worker::task_queue::TaskQueue;
 use crate::engine::worker::worker_request::{LONGEST_RETRY, SHORTEST_RETRY, WorkerRequest};
+use crate::observe::{Exchange, Renewed};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::LeaseRequest;
-use crate::protocol::reply::OwnershipReply;
+use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -281,8 +283,10 @@ impl Runner {
             // gets a short time at least, or it would not be sent at all.
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
 
-            for (&number, outcome) in group.iter().zip(self.protocol.run(&lease_requests, deadline))
-            {
+            let outcomes = self.protocol.run(&lease_requests, deadline);
+            let is_renewal = |number: usize| matches!(requests[number], WorkerRequest::Renew(..));
+            self.tell(&outcomes, group.iter().map(|&number| is_renewal(number)), now);
+            for (&number, outcome) in group.iter().zip(outcomes) {
                 if outcome.is_err() {
                     missed = missed.min(ends[number]);
                 }
@@ -311,6 +315,32 @@ impl Runner {
         // A part of what is left, and not the whole time-out of a reply: one lost reply must not cost the
         // lease.
         (end.since(now) / RENEWAL_TRIES).max(SHORTEST_RETRY).min(self.exchange)
+    }
+
+    /// Tells observers of a pipeline that was sent at `sent`. Of each request `renewals` says whether it renews a lease.
+    fn tell(
+        &self,
+        outcomes: &[Result<OwnershipReply, Failure>],
+        renewals: impl Iterator<Item = bool>,
+        sent: Moment,
+    ) {
+        if self.callbacks.observers.active().is_none() {
+            return;
+        }
+        let took = self.clock.now().since(sent);
+        let failure = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
+        let outcome = failure.map_or(Ok(()), |failure| Err(Error::from(failure.clone()).kind()));
+        let is_owned = |outcome: &Result<OwnershipReply, Failure>| {
+            outcome.as_ref().is_ok_and(|reply| reply.ownership == Ownership::Owned)
+        };
+        let renewed = outcomes.iter().zip(renewals).filter(|(it, renews)| *renews && is_owned(it));
+        let count = u32::try_from(renewed.count()).unwrap_or(u32::MAX);
+        self.callbacks.observers.tell_aside(move |observer| {
+            observer.exchange(&Exchange { took, outcome });
+            if count > 0 {
+                observer.renewed(&Renewed { count, took });
+            }
+        });
     }
 
     /// Passes notifications to the user's callbacks. Returns those that could not be passed on.

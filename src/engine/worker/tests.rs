@@ -270,7 +270,11 @@ fn check_cut_short_by_a_panic_is_repeated() {
     let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    slot.enter(&options, WaitLimit::TryOnce, &mut LongWait::begin(Moment::PAST, None));
+    slot.enter(
+        &options,
+        WaitLimit::TryOnce,
+        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
+    );
     slot.granted(&lease, 0);
     clock.put_forward(now.after(SECOND * 3));
     worker.task_queue.take(clock.now(), &mut runner.in_progress);
@@ -349,7 +353,11 @@ fn thousand_failures_in_a_turn_log_one_warning() {
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
             let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-            slot.enter(&options, WaitLimit::TryOnce, &mut LongWait::begin(Moment::PAST, None));
+            slot.enter(
+                &options,
+                WaitLimit::TryOnce,
+                &mut LongWait::begin(slot.shared_context(), slot.target(), None),
+            );
             slot.granted(&lease, 0);
             // Not all of them are acquired at the same moment.
             clock.put_forward(sent.after(Duration::from_micros(100)));
@@ -423,7 +431,11 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
     let lease = HeldLease::new(target, clock, grant, options);
-    slot.enter(&options, WaitLimit::TryOnce, &mut LongWait::begin(Moment::PAST, None));
+    slot.enter(
+        &options,
+        WaitLimit::TryOnce,
+        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
+    );
     slot.granted(&lease, 0);
     Holding::new(&slot, lease)
 }

@@ -139,12 +139,12 @@ impl WorkerRequest {
             }
             (WorkerRequest::Renew(slot, lease), Err(failure)) => {
                 lease.renewal_failed();
-                Arc::clone(&slot).not_renewed(&lease);
                 // Redis may have renewed it all the same. Should the hold be lost, its release must reach
                 // that far.
                 if may_remain(protocol, &lease.terms.owner, &failure) {
                     lease.may_last_until(now.after(lease.terms.ttl()));
                 }
+                Arc::clone(&slot).not_renewed(&lease);
                 // No later than the end, at which the check finds it lost.
                 let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
                 let live = lease.is_live();

@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::time::Moment;
-use crate::engine::acquire::several::{Wanted, acquire_first};
+use crate::engine::acquire::several::{Wanted, acquire_first, begin_waits};
 use crate::engine::context::Context;
 use crate::engine::slot::WaitLimit;
 use crate::kind::multi::guard::MultiGuard;
@@ -25,14 +25,20 @@ pub(crate) fn acquire_all(
         .map(|(part, _)| part)
         .collect();
     let wanted: Vec<Wanted<'_>> = missing.iter().map(|part| part.wanted()).collect();
+    let mut waits = begin_waits(&wanted);
 
     let mut acquired: Vec<PartGuard> = Vec::with_capacity(missing.len());
     while acquired.len() < missing.len() {
         let wait_limit =
             deadline.map_or(WaitLimit::TryOnce, |end| WaitLimit::until(end, context.now()));
-        let outcome = acquire_first(&wanted[acquired.len()..], wait_limit, &mut |holding| {
+        let before = acquired.len();
+        let (wanted, waits) = (&wanted[before..], &mut waits[before..]);
+        let outcome = acquire_first(wanted, waits, wait_limit, &mut |holding| {
             acquired.push(missing[acquired.len()].hold(holding));
         });
+        for (wait, part) in waits.iter_mut().zip(&acquired[before..]) {
+            wait.acquired(&part.holding().lease);
+        }
         match outcome {
             Ok(true) => {}
             Ok(false) => {
@@ -42,7 +48,10 @@ pub(crate) fn acquire_all(
                 }
                 return Ok(None);
             }
-            Err(error) => return Err(rolled_back(error, acquired)),
+            Err(error) => {
+                waits[acquired.len() - before].not_acquired(Some(&error));
+                return Err(rolled_back(error, acquired));
+            }
         }
     }
     // A part may have been lost while the thread waited for a later one.

@@ -120,7 +120,8 @@ impl MultiGuard {
     /// # }
     /// ```
     pub fn remaining(&self) -> Duration {
-        self.holdings().map(|it| it.remaining(it.lease.access())).min().unwrap_or_default()
+        let remaining = |part: &PartGuard| part.holding().remaining(part.access());
+        self.guards().iter().map(remaining).min().unwrap_or_default()
     }
 
     /// Why the first lock was lost that was lost, in the order of the names, or `None` if none was. No I/O.
@@ -168,7 +169,8 @@ impl MultiGuard {
     /// # }
     /// ```
     pub fn lease_watches(&self) -> Vec<LeaseWatch> {
-        self.holdings().map(|holding| LeaseWatch::of(holding, None)).collect()
+        let watch = |part: &PartGuard| LeaseWatch::of(part.holding(), part.access());
+        self.guards().iter().map(watch).collect()
     }
 
     /// How many wait for these locks, as far as this process knows, as for [one lock](crate::Guard::waiters). No I/O.

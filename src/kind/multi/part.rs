@@ -130,6 +130,16 @@ impl PartGuard {
         }
     }
 
+    /// As what it holds a read-write lock, which may be less than its thread does.
+    pub(super) fn access(&self) -> Option<Access> {
+        match self {
+            PartGuard::Lock(_) | PartGuard::Permit(_) => None,
+            PartGuard::Read(_) => Some(Access::Read),
+            PartGuard::UpgradableRead(_) => Some(Access::UpgradableRead),
+            PartGuard::Write(_) => Some(Access::Write),
+        }
+    }
+
     /// Ends the hold. Returns the lock if it is to be released now.
     pub(super) fn leave(self) -> Result<Option<Holding>> {
         match self {

@@ -158,8 +158,9 @@ impl WriteGuard {
 impl UpgradableReadGuard {
     /// Waits without limit until all readers have left, and becomes the writer.
     ///
-    /// It goes before all others that wait, and nobody is let in meanwhile, so that what it has read is still true. The
-    /// writer has a token of its own, above all before it.
+    /// It goes before all others that wait, and nobody is let in meanwhile, so that what it has read is still true. With
+    /// [`Wait::spin`](crate::Wait::spin), as whose waiter nobody is seen, readers may be let in before it. The writer has
+    /// a token of its own, above all before it.
     ///
     /// A process that dies at the moment at which it becomes the writer keeps all others out for the rest of its
     /// lease.
@@ -170,7 +171,7 @@ impl UpgradableReadGuard {
     ///
     /// - [`is_config`](crate::Error::is_config) if this thread reads by another guard too: it would wait for itself;
     /// - [`is_lost`](crate::Error::is_lost) if the lock is lost, also while it waits;
-    /// - [`is_cancelled`](crate::Error::is_cancelled) if another thread ended the wait;
+    /// - [`is_cancelled`](crate::Error::is_cancelled) if another thread ended the wait, or closes the client;
     /// - an error of the connection after an outage.
     ///
     /// ```

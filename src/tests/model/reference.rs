@@ -5,18 +5,21 @@
 //! nothing, until everything is healed and every lease is over. What must hold even then is checked
 //! by who compares (`proof`).
 
+mod shared;
+
 use proptest::prelude::*;
 use proptest_state_machine::ReferenceStateMachine;
 
-pub(super) const CLIENTS: usize = 3;
+use crate::base::share::Access;
+use crate::tests::model::setting::{CLIENTS, Expected, LEASES};
+pub(super) use shared::Act;
+use shared::Shared;
+
 pub(super) const NAMES: usize = 2;
 /// The name whose lock is handed over.
 pub(super) const MUTEX: usize = 0;
 /// The name whose lock shows its hold count.
 const REENTRANT: usize = 1;
-
-/// Which client's leases live how long, in milliseconds, and whether they are renewed.
-pub(super) const LEASES: [(u64, bool); CLIENTS] = [(30_000, true), (5_000, false), (3_000, true)];
 
 /// Longer than any lease here, and than the last token is kept.
 pub(super) const OVER: u64 = 61_000;
@@ -36,6 +39,9 @@ pub(super) enum Step {
     Force(usize, usize),
     Delete(usize),
     Steal(usize, u64),
+    /// To the read-write lock.
+    Share(usize, Act),
+    DeleteShared,
     /// One request of this step, or its answer, is lost: it is repeated, and nobody notices.
     Losing(bool, Box<Step>),
     Advance(u64),
@@ -47,17 +53,6 @@ pub(super) enum Step {
     Restore(usize),
     /// All faults are over, all guards are dropped, and all leases end.
     Heal,
-}
-
-/// What a step should answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    Any,
-    Granted,
-    Busy,
-    Done,
-    Lost,
-    Was(bool),
 }
 
 /// What one client has of one name.
@@ -82,8 +77,9 @@ enum Key {
 
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    now: u64,
+    pub(super) now: u64,
     pub(super) holds: [[Option<Hold>; NAMES]; CLIENTS],
+    pub(super) shared: Shared,
     keys: [Key; NAMES],
     /// The clients that wait for the mutex, in this order.
     pub(super) queue: Vec<usize>,
@@ -96,6 +92,7 @@ impl Model {
         Model {
             now: 0,
             holds: Default::default(),
+            shared: Shared::default(),
             keys: [Key::Free, Key::Free],
             queue: Vec::new(),
             in_doubt: false,
@@ -213,6 +210,23 @@ impl Model {
     }
 }
 
+/// What is done to the read-write lock.
+fn acts() -> BoxedStrategy<Act> {
+    let access = prop::sample::select(vec![Access::Read, Access::UpgradableRead, Access::Write]);
+    let lesser = prop::sample::select(vec![Access::Read, Access::UpgradableRead]);
+    prop_oneof![
+        12 => access.prop_map(Act::Enter),
+        5 => Just(Act::Release),
+        2 => Just(Act::Drop),
+        2 => (100..20_000_u64).prop_map(Act::Extend),
+        2 => Just(Act::Check),
+        4 => Just(Act::Upgrade),
+        4 => lesser.prop_map(Act::Downgrade),
+        1 => Just(Act::Force),
+    ]
+    .boxed()
+}
+
 impl ReferenceStateMachine for Model {
     type State = Model;
     type Transition = Step;
@@ -238,7 +252,9 @@ impl ReferenceStateMachine for Model {
             2 => which().prop_map(|(client, name)| Step::Force(client, name)),
             2 => (0..NAMES).prop_map(Step::Delete),
             1 => (1_000..9_000_u64).prop_map(|span| Step::Steal(0, span)),
-            7 => spans.clone().prop_map(Step::Advance),
+            24 => (0..CLIENTS, acts()).prop_map(|(client, act)| Step::Share(client, act)),
+            1 => Just(Step::DeleteShared),
+            9 => spans.clone().prop_map(Step::Advance),
             1 => spans.prop_map(Step::Suspend),
             2 => (0..CLIENTS, 1..4_u32).prop_map(|(client, count)| Step::LoseAnswers(client, count)),
             1 => (0..CLIENTS, 1..4_u32).prop_map(|(client, count)| Step::LoseRequests(client, count)),
@@ -251,6 +267,9 @@ impl ReferenceStateMachine for Model {
             }),
             3 => (prop::bool::ANY, which()).prop_map(|(answer, (client, name))| {
                 Step::Losing(answer, Box::new(Step::Release(client, name)))
+            }),
+            5 => (prop::bool::ANY, 0..CLIENTS, acts()).prop_map(|(answer, client, act)| {
+                Step::Losing(answer, Box::new(Step::Share(client, act)))
             }),
             2 => (prop::bool::ANY, which(), 100..20_000_u64).prop_map(|(answer, (client, name), span)| {
                 Step::Losing(answer, Box::new(Step::Extend(client, name, span)))
@@ -273,7 +292,14 @@ impl ReferenceStateMachine for Model {
             return false;
         }
         match *step {
-            Step::Losing(_, ref step) => Model::preconditions(model, step),
+            Step::Losing(_, ref step) => {
+                let is_repeated = match **step {
+                    Step::Share(client, act) => model.shared.is_repeated(client, act),
+                    _ => true,
+                };
+                is_repeated && Model::preconditions(model, step)
+            }
+            Step::Share(client, act) => model.shared.allows(client, act, model.now),
             // A renewal that is not awaited may or may not have found out.
             Step::TryLock(client, name) => {
                 model.holds[client][name].is_none() || model.is_valid(client, name).is_some()
@@ -306,6 +332,7 @@ impl ReferenceStateMachine for Model {
                     let hold = model.holds[client][name].as_ref();
                     hold.is_some_and(|hold| hold.dispossessed.is_some())
                 }
+                Step::Share(client, Act::Release) => model.shared.is_dispossessed(client),
                 _ => false,
             };
             let mut model = Model::apply(model, step);
@@ -354,6 +381,14 @@ impl ReferenceStateMachine for Model {
             }
             Step::Queue(client) => {
                 model.queue.push(client);
+                Expected::Any
+            }
+            Step::Share(client, act) => {
+                let now = model.now;
+                model.shared.act(client, act, now)
+            }
+            Step::DeleteShared => {
+                model.shared.dispossess(model.now);
                 Expected::Any
             }
             Step::Delete(name) => {

@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: Group = &[
     ("an upgrade is given up as it is granted", 4, upgrade_given_up),
     ("upgrades and readers", 0, upgrades),
     ("a downgrade against a release", 0, downgrade_against_release),
+    ("an entry is lost as a reader comes in", 0, entry_lost_as_a_reader_comes),
 ];
 
 /// Who is inside: readers together, or one writer.
@@ -193,4 +194,32 @@ fn downgrade_against_release() {
     assert_eq!(inside.visits(), 6);
     assert_at_once();
     world.end(processes);
+}
+
+/// Its hold is lost too, or of another entry.
+fn entry_lost_as_a_reader_comes() {
+    let world = World::new();
+    let process = world.process();
+    let lock = process.client.rw_lock(NAME).expect("allowed");
+    let read = |lock: &RwLock| {
+        let guard = lock.read().expect("granted");
+        guard.into_owned().unwrap_or_else(|_| unreachable!("held once"))
+    };
+    let (first, second) = (read(&lock), read(&lock));
+    world.server.call(&[b"DEL", NAME.as_bytes()]).expect("a reply");
+    let comes = {
+        let lock = lock.clone();
+        spawn(move || read(&lock))
+    };
+    let finds = spawn(move || {
+        assert!(first.check().expect_err("it was deleted").is_lost());
+        drop(first);
+    });
+    let third = comes.join().expect("no panic");
+    finds.join().expect("no panic");
+    assert!(!second.is_valid(), "it shares the entry");
+    let is_held = !lock.holders().expect("a reply").is_empty();
+    assert!(is_held || !third.is_valid(), "nobody renews it");
+    drop((second, third, lock));
+    world.end([process]);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::check_bounds;
+use crate::observe::observers::Observers;
 
 /// The largest `max_size`. r2d2 allocates room for all connections at the start, and for `u32::MAX`
 /// there is none.
@@ -19,6 +20,8 @@ pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) max_lifetime: Option<Duration>,
     pub(crate) test_on_borrow: bool,
+    /// Who learns of a connection that was made in the place of another.
+    pub(crate) observers: Observers,
 }
 
 impl Default for PoolSettings {
@@ -34,6 +37,7 @@ impl Default for PoolSettings {
             // about the moment after. A dead connection is found by its use instead, and the
             // request is repeated.
             test_on_borrow: false,
+            observers: Observers::default(),
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use leasehold::{LockClientBuilder, LossCause, MultiGuard, Mutex, Part};
-use leasehold_topology_test::scene::{ClientOf, Scene, until};
+use leasehold::redis::cmd;
+use leasehold::{LockClient, LockClientBuilder, LossCause, MultiGuard, Mutex, Part};
+use leasehold_support::fault::{Injection, Operation};
+use leasehold_support::{Action, Cluster as Nodes, Fault, Proxy, Server};
+use leasehold_topology_test::scene::{ClientOf, SOON, Scene, until};
 use leasehold_topology_test::{Cluster, Topology, suite};
 
 suite! {
@@ -122,4 +125,58 @@ fn transaction_needs_all_locks<T: Single>(scene: &Scene<'_, T>) {
     } else {
         outcome.unwrap();
     }
+}
+
+/// The replies of all nodes are held until all requests have run: nothing is asked after a reply, at no node.
+#[test]
+fn free_locks_of_several_nodes_take_one_pipeline_a_node_there_and_back() {
+    const EACH: usize = 3;
+    let cluster = Nodes::start(3, 0).unwrap();
+    let proxies: Vec<Proxy> =
+        cluster.masters().iter().map(|node| Proxy::start(node).unwrap()).collect();
+    for (node, proxy) in cluster.masters().iter().zip(&proxies) {
+        let port = proxy.addr().port().to_string();
+        let mut set = cmd("CONFIG");
+        set.arg("SET").arg("cluster-announce-port").arg(port).exec(&mut node.connection()).unwrap();
+    }
+    // A client would pass by a proxy of which a node has not heard.
+    until("all nodes know the proxies", || {
+        cluster.masters().iter().all(|node| {
+            let nodes: String = cmd("CLUSTER").arg("NODES").query(&mut node.connection()).unwrap();
+            proxies.iter().all(|proxy| nodes.contains(&format!(":{}@", proxy.addr().port())))
+        })
+    });
+    let client = LockClient::builder(proxies[0].url()).cluster([""; 0]).build().unwrap();
+    let names = (0..3).flat_map(|node| {
+        (0..EACH).map(move |number| (node, format!("round-trip-{number}"))).collect::<Vec<_>>()
+    });
+    let locks: Vec<Mutex> =
+        names.map(|(node, word)| client.mutex(cluster.name_at(node, &word)).unwrap()).collect();
+    // The scripts are there and the connections open.
+    client.lock_all(&locks).unwrap().release().unwrap();
+
+    let hold = |operation| -> Vec<Injection> {
+        let reply = |proxy: &Proxy| proxy.add(Fault::reply("", Action::Hold).at(operation));
+        proxies.iter().map(reply).collect()
+    };
+    let all_run = |held: &[Injection]| {
+        for (node, replies) in cluster.masters().iter().zip(held) {
+            assert!(replies.wait_fired(SOON));
+            until("all requests run", || node.command_calls(&["evalsha"]) == EACH as u64);
+        }
+        held.iter().for_each(Injection::release);
+        cluster.masters().iter().for_each(Server::reset_stats);
+    };
+    cluster.masters().iter().for_each(Server::reset_stats);
+    let acquires = hold(Operation::Acquire);
+    let guard = thread::scope(|scope| {
+        scope.spawn(|| all_run(&acquires));
+        client.lock_all(&locks).unwrap()
+    });
+    let releases = hold(Operation::Release);
+    thread::scope(|scope| {
+        scope.spawn(|| all_run(&releases));
+        guard.release().unwrap();
+    });
+    assert!(!is_any_locked(&locks));
 }

@@ -124,7 +124,8 @@ fn ends<T>(thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
 }
 
 fn take(slot: &Arc<Slot>, wait_limit: WaitLimit) -> Option<Holding> {
-    acquire(slot, &LockOptions::new().wait(Wait::notify()), wait_limit).expect("no trouble")
+    acquire(slot, &LockOptions::new().wait(Wait::notify()), wait_limit, |it| it)
+        .expect("no trouble")
 }
 
 fn have_once(slot: &Arc<Slot>) {
@@ -287,7 +288,12 @@ fn cancel_does_not_end_a_single_attempt_in_its_pause() {
         let until = bench.clock.now().after(YIELD_TIME);
         thread::scope(|scope| {
             let again = scope.spawn(|| {
-                acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), WaitLimit::TryOnce)
+                acquire(
+                    &bench.slot,
+                    &LockOptions::new().wait(Wait::notify()),
+                    WaitLimit::TryOnce,
+                    |it| it,
+                )
             });
             bench.until_paused(until, &again);
             if shut {
@@ -310,8 +316,9 @@ fn cancelled_wait_leaves_its_pause_due() {
     have_once(&bench.slot);
     let until = bench.clock.now().after(YIELD_TIME);
     thread::scope(|scope| {
-        let again =
-            scope.spawn(|| acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), ALWAYS));
+        let again = scope.spawn(|| {
+            acquire(&bench.slot, &LockOptions::new().wait(Wait::notify()), ALWAYS, |it| it)
+        });
         bench.until_paused(until, &again);
         bench.slot.cancel();
         assert!(again.join().unwrap().is_err_and(|error| error.is_cancelled()));

@@ -48,6 +48,8 @@ impl SlotState {
         // The worker has taken the entry out of its queue, so the slot has none until somebody asks
         // again.
         self.check_at = Moment::FAR;
+        // The lease for which it comes may be among them.
+        self.forget_abandoned(step);
         let leases = self.leases();
         let lingers = || self.holders.iter().filter_map(SlotHolder::lingers_until);
         let linger_is_over = lingers().any(|until| until <= now);

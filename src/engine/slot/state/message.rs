@@ -4,6 +4,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::ReceivedGrant;
+use crate::engine::slot::holder::SlotHolder;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::protocol::wake_message::GrantMessage;
@@ -88,7 +89,12 @@ impl SlotState {
             // The reply with the grant may still be on its way. `granted` looks at this.
             acquirer.evicted = true;
         }
-        let lease = self.holders.iter().find(|holder| holder.is_attempt(number))?.lease()?;
+        // A hold of an entry that threads share may have ended for itself. What the reply says of one is so for all.
+        let holders = self.holders.iter().filter(|holder| holder.is_attempt(number));
+        let leases: Vec<_> = holders.filter_map(SlotHolder::lease).collect();
+        let lease = leases.iter().find(|lease| lease.is_live()).map(Arc::clone);
+        step.leases.extend(leases);
+        let lease = lease?;
         // Not lost yet: anybody who may publish can send this message. Until Redis has replied the lease
         // stays valid, but is neither passed on nor lingers.
         lease.doubt(step.now);

@@ -544,7 +544,8 @@ impl SlotState {
     fn forget_abandoned(&mut self, step: &mut Step) {
         while let Some(index) = self.holders.iter().position(SlotHolder::is_abandoned) {
             // Dropped here, under the lock: all that is left of an abandoned lease is a weak reference.
-            self.take_out(index, step);
+            let number = self.take_out(index, step).number;
+            self.renew_another(number, step);
         }
     }
 

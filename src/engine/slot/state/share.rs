@@ -131,6 +131,17 @@ impl SlotState {
         true
     }
 
+    /// A hold of this entry is gone that nobody gave back, and perhaps it was renewed for all: another is, at once.
+    pub(super) fn renew_another(&mut self, number: u64, step: &mut Step) {
+        let of_entry = self.holders.iter().filter(|holder| holder.number == number);
+        let others: Vec<_> = of_entry.filter_map(SlotHolder::lease).collect();
+        if let Some(next) = others.iter().find(|it| it.is_live()) {
+            next.renew_by(step.now);
+            self.schedule_check(next, step);
+        }
+        step.leases.extend(others);
+    }
+
     /// The other leases of the same entry: those that threads hold, or that linger. The caller drops them once the slot
     /// is unlocked.
     pub(in crate::engine::slot) fn siblings(&self, lease: &Arc<HeldLease>) -> Vec<Arc<HeldLease>> {

@@ -1455,4 +1455,140 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "jobs: what others wrote stays",
         "leasehold::tests::once::record_that_cannot_be_read_is_an_error_and_stays",
     ),
+    // What observers are told.
+    bug(
+        "observed-release-missing",
+        "a hold ends once",
+        "leasehold::tests::observe::free_lock_of_each_kind_is_told_of_three_times",
+    ),
+    bug(
+        "observed-wait-ends-twice",
+        "a call ends once",
+        "leasehold::tests::observe::free_lock_of_each_kind_is_told_of_three_times",
+    ),
+    bug(
+        "observed-loss-missing",
+        "a hold ends once",
+        "leasehold::tests::observe::lost_hold_ends_once_and_its_release_tells_nothing",
+    ),
+    bug(
+        "observer-before-the-hold",
+        "observers may lock",
+        "leasehold::tests::observe::reenter::observer_that_takes_the_lock_of_the_event_ends",
+    ),
+    bug(
+        "exchange-told-in-its-call",
+        "observers may lock",
+        "leasehold::tests::observe::reenter::observer_that_takes_the_lock_of_the_event_ends",
+    ),
+    bug(
+        "observer-under-the-lock-of-a-slot",
+        "nothing is locked",
+        "leasehold::tests::observe::reenter::observer_that_tries_a_held_lock_ends_in_each_thread",
+    ),
+    bug(
+        "panic-of-an-observer-goes-on",
+        "panics of observers",
+        "leasehold::tests::observe::reenter::panic_of_an_observer_leaves_locks_and_others_as_they_are",
+    ),
+    bug(
+        "blocker-of-a-local-wait-unknown",
+        "waits carry the blocker",
+        "leasehold::tests::observe::local_hand_off_names_the_thread_that_had_the_lock",
+    ),
+    bug(
+        "hand-off-taken-for-a-linger",
+        "how a hold came",
+        "leasehold::tests::observe::local_hand_off_names_the_thread_that_had_the_lock",
+    ),
+    bug(
+        "gauge-of-holds-only-grows",
+        "gauges return to zero",
+        "leasehold::tests::observe::feature::metrics_count_what_locks_do_and_gauges_return_to_zero",
+    ),
+    bug(
+        "command-of-a-reader-forgotten",
+        "rule 17",
+        "leasehold::engine::slot::tests::unanswered_command_of_a_reader_that_has_left_is_the_entrys",
+    ),
+    bug(
+        "doubt-of-a-reader-put-off",
+        "rule 39",
+        "leasehold::engine::slot::tests::doubt_of_a_reader_that_leaves_is_looked_at_at_once",
+    ),
+    bug(
+        "renewals-end-with-an-abandoned-reader",
+        "rule 39",
+        "leasehold::engine::slot::tests::abandoned_reader_leaves_its_renewals_to_another",
+    ),
+    bug(
+        "eviction-asked-for-by-the-dead",
+        "rule 39",
+        "leasehold::engine::slot::tests::eviction_of_an_entry_is_asked_for_by_a_live_reader",
+    ),
+    bug(
+        "unanswered-renewal-of-a-reader-forgotten",
+        "rule 30",
+        "leasehold::engine::slot::tests::unanswered_renewal_of_a_reader_that_has_left_concerns_the_others",
+    ),
+    bug(
+        "upgrade-outlasts-its-caller",
+        "rule 37",
+        "leasehold::tests::rw_lock::upgrade_in_an_outage_ends_with_the_callers_time",
+    ),
+    bug(
+        "passed-lease-left-by-a-panic",
+        "leases passed on",
+        "leasehold::engine::acquire::tests::lease_passed_to_an_acquirer_that_panics_is_released",
+    ),
+    bug(
+        "reader-that-comes-keeps-a-lost-entry",
+        "rule 39",
+        "leasehold::engine::slot::tests::reader_that_comes_as_its_entry_is_lost_is_found",
+    ),
+    bug(
+        "upgrade-ends-the-next-one",
+        "rule 37",
+        "leasehold::engine::slot::state::tests::overlap::end_of_a_lost_upgrade_leaves_the_next_one_waiting",
+    ),
+    bug(
+        "door-open-past-an-upgrade",
+        "rule 37",
+        "leasehold::engine::slot::state::tests::overlap::no_reader_passes_an_upgrade_of_its_process",
+    ),
+    bug(
+        "passed-on-past-an-upgrade",
+        "rule 37",
+        "leasehold::engine::slot::state::tests::overlap::no_reader_passes_an_upgrade_of_its_process",
+    ),
+    bug(
+        "upgraded-part-has-the-old-token",
+        "rule 32",
+        "leasehold::tests::rw_lock::part_has_the_token_of_the_upgrade",
+    ),
+    bug(
+        "watch-of-what-the-lease-is",
+        "validity",
+        "leasehold::tests::rw_lock::watch_of_a_reader_outlives_the_write_around_it",
+    ),
+    bug(
+        "other-read-forgotten",
+        "rule 38",
+        "it::rw_lock::read_that_came_as_an_owned_lease_is_known_when_the_other_ends",
+    ),
+    bug(
+        "upgrade-beside-another-read",
+        "rule 38",
+        "leasehold::tests::rw_lock::upgrade_beside_an_owned_read_of_its_thread_is_an_error",
+    ),
+    bug(
+        "reader-that-asks-takes-its-time",
+        "the time of a caller",
+        "leasehold::tests::rw_lock::thread_that_asks_at_the_door_waits_no_longer_than_it_may",
+    ),
+    bug(
+        "any-sorted-set-listed-as-a-lock",
+        "the list of locks in use",
+        "leasehold::tests::locks::scan_finds_what_several_hold_and_no_other_sorted_set",
+    ),
 ];

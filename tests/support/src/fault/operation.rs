@@ -24,6 +24,8 @@ pub enum Operation {
     Inspect,
     /// To change the limit of a semaphore.
     Resize,
+    /// To become the reader or the writer of a read-write lock that one holds.
+    Change,
     /// To listen for wake-ups.
     Subscribe,
     /// A wake-up, published to this client.
@@ -60,6 +62,8 @@ impl Operation {
             [b"announce", ..] => Operation::Other,
             [_, b"inspect"] => Operation::Inspect,
             [_, _, _, _, b"beat", _, _] | [_, _, _, _, b"beat", _, _, _] => Operation::Beat,
+            [_, _, b"beat", _, _, _] => Operation::Beat,
+            [_, _, b"r" | b"u" | b"w", _, _, _] => Operation::Change,
             // With a limit, of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
                 Operation::Acquire
@@ -84,6 +88,7 @@ impl fmt::Display for Operation {
             Operation::Force => "force",
             Operation::Inspect => "inspect",
             Operation::Resize => "resize",
+            Operation::Change => "change",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
             Operation::Connect => "connect",
@@ -118,6 +123,9 @@ mod tests {
             ("EVALSHA sha 4 k k k k me 1000 0 30000 join 3000000 60000 4", Operation::Acquire),
             ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
             ("EVALSHA sha 4 k k k k 8 1000 30000 4 resize", Operation::Resize),
+            ("EVALSHA sha 5 k k k k k me 1 w 30000 3000000 60000", Operation::Change),
+            ("EVALSHA sha 5 k k k k k me 2 u 30000 3000000 60000", Operation::Change),
+            ("EVALSHA sha 5 k k k k k me 1 beat 30000 3000000 60000", Operation::Beat),
             ("EVALSHA sha 1 k announce 60 name", Operation::Other),
             ("EVALSHA sha 3 k k k 1000 inspect", Operation::Inspect),
             ("EVALSHA sha 4 k k k k", Operation::Other),

@@ -1,15 +1,7 @@
 //! Torture of read-write locks: processes read, write, upgrade and downgrade, and are killed and stopped. Afterwards
 //! rules 32 and 45 are checked over all that they recorded.
-//!
-//! ```text
-//! LEASEHOLD_SECONDS=60 cargo test -p leasehold-proof --test readers -- --nocapture
-//! ```
-#![allow(clippy::print_stdout, reason = "it tells what was tried")]
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::sync::Mutex;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -18,9 +10,9 @@ use leasehold::{
     Error, FencingToken, Lease, LockClient, LockOptions, ReadGuard, RwLock, UpgradableReadGuard,
     WriteGuard,
 };
-use leasehold_support::child::{hear, role, tell};
+use leasehold_proof::trial::{self, Plan, Trial, jain, rest, stay, work};
+use leasehold_support::child::role;
 use leasehold_support::history::{AccessKind, AccessWindow, check_accesses, now};
-use leasehold_support::{Child, Server};
 
 const NAMES: [&str; 3] = ["catalog", "prices", "stock"];
 const PROCESSES: usize = 4;
@@ -30,7 +22,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// What a window begins with.
 const GRANTS: [&str; 6] = ["read", "upgradable", "write", "upgrade", "downgrade", "lower"];
 
-/// The record of one thread. Each line is written at once, so that a kill leaves at most one half.
+/// The record of one thread.
 ///
 /// ```text
 /// <one of GRANTS> <thread> <name> <invoked> <begin> <valid until> <token>     a window begins, another may have ended
@@ -39,15 +31,14 @@ const GRANTS: [&str; 6] = ["read", "upgradable", "write", "upgrade", "downgrade"
 /// broken <thread> <text>                                                      an error that must not be
 /// ```
 struct Record<'a> {
-    file: &'a Mutex<File>,
+    of_process: &'a trial::Record,
     thread: usize,
     name: usize,
 }
 
 impl Record<'_> {
     fn line(&self, word: &str, rest: std::fmt::Arguments<'_>) {
-        let line = format!("{word} {} {rest}\n", self.thread);
-        self.file.lock().unwrap().write_all(line.as_bytes()).unwrap();
+        self.of_process.line(&format!("{word} {} {rest}", self.thread));
     }
 
     /// The moment is from before the look at the validity: a pause between them makes the window shorter.
@@ -174,31 +165,26 @@ fn release(held: Held, record: &Record<'_>) {
     drop(released);
 }
 
-/// Takes the locks in every way until it is told to stop, and records each window.
-fn work() {
-    let client = LockClient::open(std::env::var("LEASEHOLD_URL").unwrap()).unwrap();
+/// Takes the locks in every way, and records each window.
+fn use_locks(url: &str, of_process: &trial::Record) {
+    let client = LockClient::open(url).unwrap();
     let linger = Duration::from_millis(if std::process::id().is_multiple_of(2) { 30 } else { 0 });
     let options = LockOptions::new().lease(Lease::renewed(LEASE)).linger(linger);
     let locks = NAMES.map(|name| client.rw_lock_with(name, options).unwrap());
-    let path = std::env::var("LEASEHOLD_RECORD").unwrap();
-    let file = Mutex::new(OpenOptions::new().create(true).append(true).open(path).unwrap());
-    tell("ready");
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (locks, file) = (&locks, &file);
+            let locks = &locks;
             scope.spawn(move || {
                 let mut rng = Rng::new();
                 loop {
                     let name = rng.usize(..NAMES.len());
-                    let record = Record { file, thread, name };
+                    let record = Record { of_process, thread, name };
                     let mut held = take(&locks[name], &mut rng, &record);
                     if held.is_none() {
                         sleep(Duration::from_millis(2));
                     }
                     while let Some(it) = held {
-                        // Long ones are there to be hit by a kill or a pause.
-                        let most = if rng.u8(..10) == 0 { 100_000 } else { 5_000 };
-                        sleep(Duration::from_micros(rng.u64(..most)));
+                        stay(&mut rng);
                         held = match it {
                             Held::Upgradable(guard) if rng.u8(..4) > 0 => {
                                 upgrade(guard, &mut rng, &record)
@@ -213,10 +199,6 @@ fn work() {
                 }
             });
         }
-        scope.spawn(|| {
-            while hear().is_some() {}
-            std::process::exit(0);
-        });
     });
 }
 
@@ -226,6 +208,8 @@ struct Recorded {
     /// The windows of each name.
     windows: [Vec<AccessWindow>; NAMES.len()],
     counts: BTreeMap<String, usize>,
+    /// How many times the processes of each place became the writer.
+    writes: [usize; PROCESSES],
     broken: Vec<String>,
 }
 
@@ -234,18 +218,16 @@ impl Recorded {
         *self.counts.entry(word.to_owned()).or_default() += 1;
     }
 
-    /// The records of processes that were killed at these moments, or live still.
-    fn of(server: &Server, killed: &[u64]) -> Recorded {
+    fn of(trial: &Trial) -> Recorded {
         let mut recorded = Recorded::default();
-        for (number, killed) in killed.iter().enumerate() {
-            let path = server.directory().join(format!("record{number}"));
-            recorded.add(&std::fs::read_to_string(path).unwrap_or_default(), *killed);
+        for (text, place, killed) in trial.records() {
+            recorded.add(&text, place, killed);
         }
         recorded
     }
 
     /// Adds the record of a process that was killed at that moment.
-    fn add(&mut self, text: &str, killed: u64) {
+    fn add(&mut self, text: &str, place: usize, killed: u64) {
         let mut open: [Option<(usize, usize)>; THREADS] = [None; THREADS];
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -253,8 +235,8 @@ impl Recorded {
             let thread = number(1) as usize;
             match words[0] {
                 "end" => {
-                    let (name, place) = open[thread].take().unwrap();
-                    let window = &mut self.windows[name][place];
+                    let (name, last) = open[thread].take().unwrap();
+                    let window = &mut self.windows[name][last];
                     // One that is valid still may have been renewed.
                     let is_valid = words[3] == "true";
                     let end = if is_valid { number(2) } else { window.end.min(number(2)) };
@@ -274,6 +256,7 @@ impl Recorded {
                     let (invoked, begin, token) = (number(3), number(4), number(6));
                     let end = number(5).min(killed).max(begin);
                     let name = number(2) as usize;
+                    self.writes[place] += usize::from(kind == AccessKind::Write);
                     open[thread] = Some((name, self.windows[name].len()));
                     self.windows[name].push(AccessWindow { kind, token, invoked, begin, end });
                     self.count(word);
@@ -292,76 +275,53 @@ impl Recorded {
     }
 }
 
-fn start(server: &Server, number: usize) -> Child {
-    let record = server.directory().join(format!("record{number}"));
-    let child = Child::role("readers").test("readers_and_writers_keep_rule_45_through_kills");
-    let child = child.env("LEASEHOLD_URL", server.url()).env("LEASEHOLD_RECORD", record);
-    let mut child = child.start().unwrap();
-    child.expect_line("ready", SOON);
-    child
-}
-
-/// The place of a child that holds a lock now, or of any.
-fn victim(children: &[(usize, Child)], locks: &[RwLock], rng: &mut Rng) -> usize {
+/// The place of a process that holds a lock now, or of any.
+fn victim(trial: &Trial, locks: &[RwLock], rng: &mut Rng) -> usize {
     let holders = locks.iter().flat_map(|lock| lock.holders().unwrap());
-    let pids: Vec<Option<u32>> = holders.map(|holder| holder.pid()).collect();
-    let hold = |place: &usize| pids.contains(&Some(children[*place].1.pid()));
-    let places: Vec<usize> = (0..children.len()).filter(hold).collect();
-    rng.choice(places).unwrap_or_else(|| rng.usize(..children.len()))
+    let holding: Vec<Option<u32>> = holders.map(|holder| holder.pid()).collect();
+    let pids = trial.pids().into_iter().enumerate();
+    let places = pids.filter(|(_, pid)| holding.contains(&Some(*pid))).map(|(place, _)| place);
+    rng.choice(places.collect::<Vec<_>>()).unwrap_or_else(|| rng.usize(..PROCESSES))
 }
 
 #[test]
 fn readers_and_writers_keep_rule_45_through_kills() {
     if role().is_some() {
-        return work();
+        return work(use_locks);
     }
-    let seconds = std::env::var("LEASEHOLD_SECONDS").map_or(6, |text| text.parse().unwrap());
-    let seed = std::env::var("LEASEHOLD_SEED")
-        .map_or_else(|_| Rng::new().u64(..), |it| it.parse().unwrap());
-    println!("LEASEHOLD_SEED={seed}");
-    let (mut rng, server) = (Rng::with_seed(seed), Server::start().unwrap());
-    let client = LockClient::open(server.url()).unwrap();
+    let Plan { time, seed } = Plan::new();
+    println!("readers and writers: LEASEHOLD_SEED={seed}");
+    let test = "readers::readers_and_writers_keep_rule_45_through_kills";
+    let (mut rng, mut trial) = (Rng::with_seed(seed), Trial::start("readers", test, PROCESSES));
+    let client = LockClient::open(trial.server.url()).unwrap();
     let locks = NAMES.map(|name| client.rw_lock(name).unwrap());
-    let mut children: Vec<(usize, Child)> =
-        (0..PROCESSES).map(|it| (it, start(&server, it))).collect();
-    let mut ends = vec![u64::MAX; PROCESSES];
-    let (mut kills, mut stops) = (0, 0);
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let end = Instant::now() + time;
     // Longer if something has not happened by chance.
-    let is_over = |ends: &[u64]| {
+    let is_over = |trial: &Trial| {
         let late = end.elapsed();
-        late > SOON || !late.is_zero() && Recorded::of(&server, ends).missing().is_empty()
+        late > SOON || !late.is_zero() && Recorded::of(trial).missing().is_empty()
     };
-    while !is_over(&ends) {
-        sleep(Duration::from_millis(rng.u64(20..200)));
-        let victim = victim(&children, &locks, &mut rng);
-        if kills <= stops {
-            let (number, mut child) = children.swap_remove(victim);
-            child.kill9();
-            (ends[number], kills) = (now(), kills + 1);
-            ends.push(u64::MAX);
-            children.push((ends.len() - 1, start(&server, ends.len() - 1)));
+    while !is_over(&trial) {
+        rest(&mut rng);
+        let victim = victim(&trial, &locks, &mut rng);
+        if trial.kills <= trial.stops {
+            trial.kill(victim);
         } else {
             // Two of three outlast all leases.
-            let least = if stops % 3 == 2 { 0.0 } else { 1.1 };
-            let child = &children[victim].1;
-            child.stop();
-            sleep(LEASE.mul_f64(least + 0.5 * rng.f64()));
-            child.cont();
-            stops += 1;
+            let least = if trial.stops % 3 == 2 { 0.0 } else { 1.1 };
+            trial.pause(victim, LEASE.mul_f64(least + 0.5 * rng.f64()));
         }
     }
-    for (number, mut child) in children {
-        child.kill9();
-        ends[number] = now();
-    }
-    let recorded = Recorded::of(&server, &ends);
+    trial.kill_all();
+    let recorded = Recorded::of(&trial);
     let found: Vec<_> = recorded.windows.iter().flat_map(|it| check_accesses(it)).collect();
     let windows: usize = recorded.windows.iter().map(Vec::len).sum();
-    let counts = &recorded.counts;
+    let (counts, kills, stops) = (&recorded.counts, trial.kills, trial.stops);
     println!(
-        "{windows} windows, {counts:?}, {kills} kills, {stops} pauses, {} violations",
-        found.len()
+        "readers and writers: {windows} grants checked, {counts:?}, {kills} kills, {stops} pauses, {} violations; \
+         Jain's index of the writes over {PROCESSES} processes {:.3}",
+        found.len(),
+        jain(&recorded.writes)
     );
     assert!(found.is_empty(), "LEASEHOLD_SEED={seed}: {found:#?}");
     assert!(recorded.broken.is_empty(), "{:?}", recorded.broken);

@@ -1,0 +1,155 @@
+//! This library beside others, on one server and in one run.
+//!
+//! ```sh
+//! cargo run --release --package leasehold-peers
+//! ```
+//!
+//! Every library runs each row in turn, three times over. A figure is the median of its three, by the raw limit of the
+//! same turn: `SET NX PX` and a compare-and-delete script on a bare connection, which renews nothing, has no tokens and
+//! no order. A library whose language is not here is skipped. `LEASEHOLD_SECONDS` is how long a row is measured.
+
+#![allow(clippy::print_stdout, reason = "a bench tells people its figures")]
+
+mod peer;
+
+use std::collections::BTreeMap;
+
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use leasehold_interop::language::{self, Java, Python};
+use leasehold_interop::{Peer, Result, worker};
+use leasehold_support::stat::{jain, median};
+use leasehold_support::{Server, or_skip, skip};
+
+use peer::Go;
+
+const ROUNDS: usize = 3;
+
+/// What is measured: processes × threads, a name for all or for each thread, and how long each holds.
+struct Row {
+    title: &'static str,
+    processes: usize,
+    threads: usize,
+    name: &'static str,
+    hold_micros: u64,
+}
+
+const ROWS: [Row; 4] = [
+    Row { title: "alone", processes: 1, threads: 1, name: "alone", hold_micros: 0 },
+    Row { title: "8 names", processes: 1, threads: 8, name: "own:", hold_micros: 0 },
+    Row { title: "2 × 4, hold 0", processes: 2, threads: 4, name: "one", hold_micros: 0 },
+    Row { title: "2 × 4, hold 1 ms", processes: 2, threads: 4, name: "one", hold_micros: 1_000 },
+];
+
+/// What one library did in one round of a row.
+#[derive(Clone, Copy)]
+struct Round {
+    rate: f64,
+    median: f64,
+    p99: f64,
+    /// Jain's index over the processes.
+    fair: f64,
+}
+
+type Start<'a> = Box<dyn Fn(&str) -> Result<Peer> + 'a>;
+
+fn measure(start: &Start<'_>, library: &str, url: &str, row: &Row, millis: u64) -> Result<Round> {
+    let mut peers: Vec<Peer> = (0..row.processes).map(|_| start(url)).collect::<Result<_>>()?;
+    // Connected, and compiled where that happens while a program runs.
+    for (number, peer) in peers.iter_mut().enumerate() {
+        peer.say(&format!("bench warm:peer:{library}:{number}: 1 500 0"))?;
+        peer.hear("done")?;
+    }
+    // Each library has keys of its own: what it leaves is no other's.
+    let command =
+        format!("bench peer:{library}:{} {} {millis} {}", row.name, row.threads, row.hold_micros);
+    for peer in &mut peers {
+        peer.say(&command)?;
+    }
+    let mut counts = Vec::new();
+    let (mut middle, mut late) = (0.0, 0.0_f64);
+    for peer in &peers {
+        let reply = peer.hear("done")?;
+        let figures: Vec<f64> =
+            reply.split(' ').map(|figure| Ok(figure.parse()?)).collect::<Result<_>>()?;
+        let [count, median, p99] = figures[..] else { return Err(reply.into()) };
+        counts.push(count);
+        middle += median / row.processes as f64;
+        late = late.max(p99);
+    }
+    let rate = counts.iter().sum::<f64>() * 1_000.0 / millis as f64;
+    Ok(Round { rate, median: middle / 1e3, p99: late / 1e3, fair: jain(&counts) })
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [role, url, kind, lease] if role == "worker" => return worker::run(url, kind, lease),
+        [role, library, url] if role == "peer" => return peer::serve(library, url),
+        _ => {}
+    }
+    let Some(server) = or_skip(Server::builder().tcp().start()) else { return Ok(()) };
+    let url = server.tcp_url();
+    let seconds = match std::env::var("LEASEHOLD_SECONDS") {
+        Ok(seconds) => seconds.parse()?,
+        Err(_) => 3,
+    };
+
+    let (java, python, go) = (Java::build()?, Python::build()?, Go::build()?);
+    let mut libraries: Vec<(&'static str, Start<'_>)> = vec![
+        ("raw", Box::new(|url| peer::start("raw", url))),
+        ("leasehold", Box::new(|url| language::rust(url, "mutex"))),
+        ("rslock", Box::new(|url| peer::start("rslock", url))),
+        ("redlock", Box::new(|url| peer::start("redlock", url))),
+    ];
+    match &java {
+        Some(java) => libraries.push(("Redisson", Box::new(|url| java.start(url)))),
+        None => skip("no Redisson: there is no Java with Maven"),
+    }
+    match &go {
+        Some(go) => {
+            libraries.push(("redsync", Box::new(|url| go.start("redsync", url))));
+            libraries.push(("rueidislock", Box::new(|url| go.start("rueidislock", url))));
+        }
+        None => skip("no redsync, no rueidislock: there is no Go"),
+    }
+    match &python {
+        Some(python) => libraries.push(("redis-py", Box::new(|url| python.start(url)))),
+        None => skip("no redis-py: there is no Python"),
+    }
+
+    println!(
+        "{}, {} s a row, {ROUNDS} rounds; rates by raw, times in µs",
+        server.version(),
+        seconds
+    );
+    for row in &ROWS {
+        let mut rounds: BTreeMap<&str, Vec<Round>> = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            for (library, start) in &libraries {
+                let round = measure(start, library, &url, row, seconds * 1_000)?;
+                rounds.entry(library).or_default().push(round);
+            }
+        }
+        let raw = rounds["raw"].clone();
+        let mut table = Table::new();
+        table.load_preset(ASCII_MARKDOWN);
+        table.set_header([row.title, "locks/s", "by raw", "median", "p99", "Jain"]);
+        for (library, _) in &libraries {
+            let rounds = &rounds[library];
+            let of =
+                |figure: fn(&Round) -> f64| median(&rounds.iter().map(figure).collect::<Vec<_>>());
+            let by_raw: Vec<f64> =
+                rounds.iter().zip(&raw).map(|(round, raw)| round.rate / raw.rate).collect();
+            table.add_row([
+                (*library).to_owned(),
+                format!("{:.0}", of(|round| round.rate)),
+                format!("{:.2}", median(&by_raw)),
+                format!("{:.0}", of(|round| round.median)),
+                format!("{:.0}", of(|round| round.p99)),
+                format!("{:.2}", of(|round| round.fair)),
+            ]);
+        }
+        println!("\n{table}");
+    }
+    Ok(())
+}

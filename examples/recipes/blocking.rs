@@ -1,0 +1,52 @@
+//! A lock inside an asynchronous program: it is waited for on a thread where blocking is allowed.
+//!
+//! ```sh
+//! cargo run --package leasehold-recipes --bin blocking
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example talks to people")]
+
+use leasehold::{LockClient, OwnedLease};
+use leasehold_recipes::{Result, Server};
+use tokio::task::{spawn_blocking, yield_now};
+
+/// A whole section on the blocking thread.
+async fn count(client: LockClient) -> Result<u64> {
+    let section = move || client.mutex("counter")?.with(|guard| guard.fencing_token().get());
+    Ok(spawn_blocking(section).await??)
+}
+
+/// An asynchronous section. A guard stays on its thread, so the hold goes there and back as an [`OwnedLease`].
+async fn report(client: LockClient) -> Result<u64> {
+    let lock = move || -> leasehold::Result<OwnedLease> {
+        Ok(client.mutex("report")?.lock()?.into_owned().expect("this thread holds it once"))
+    };
+    let lease = spawn_blocking(lock).await??;
+    for page in 1..=3 {
+        // A lost lock shows here, without I/O.
+        lease.loss().map_or(Ok(()), |loss| Err(loss.to_string()))?;
+        println!("page {page}");
+        yield_now().await;
+    }
+    let token = lease.fencing_token().get();
+    // To release takes a command, and to drop does too.
+    spawn_blocking(move || lease.into_guard().release()).await??;
+    Ok(token)
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let server = Server::start()?;
+    let url = server.url();
+    let client = spawn_blocking(move || LockClient::open(url)).await??;
+    let sections: Vec<_> = (0..8).map(|_| tokio::spawn(count(client.clone()))).collect();
+    let mut tokens = Vec::new();
+    for section in sections {
+        tokens.push(section.await??);
+    }
+    tokens.sort_unstable();
+    tokens.dedup();
+    println!("8 sections one after the other, with tokens {tokens:?}");
+    println!("a report under token {}", report(client).await?);
+    if tokens.len() == 8 { Ok(()) } else { Err("two sections had one token".into()) }
+}

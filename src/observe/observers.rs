@@ -1,0 +1,158 @@
+//! The observers of a client, and how they are called.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use crate::base::panic::catch_panic;
+use crate::base::sync::{self, Arc, LongTally, Ordering, thread_local};
+use crate::observe::{Exchange, Observer};
+
+/// The name of a thread that calls observers.
+const THREAD: &str = "lease-observe";
+
+/// The number of the last call for a lock in this process; 0 is none.
+static CALLS: LongTally = LongTally::new(0);
+
+/// The observers of a client, none of them as a rule.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(Option<Arc<ObserverList>>);
+
+/// At least one observer.
+pub(crate) struct ObserverList(Vec<Arc<dyn Observer>>);
+
+/// What a thread does, as far as it matters for observers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    /// Code of the user, or a call of it.
+    User,
+    /// An observer: what that does is not observed.
+    Observer,
+    /// The client's own work, which must not be held up.
+    Client,
+}
+
+/// A thread, as its observers are called.
+struct Thread {
+    activity: Cell<Activity>,
+    /// How many calls and releases are under way, during which no exchange is told.
+    under_way: Cell<u32>,
+    /// Exchanges that are to be told.
+    deferred: RefCell<Vec<(Arc<ObserverList>, Exchange)>>,
+}
+
+thread_local! {
+    static CURRENT: Thread = Thread {
+        activity: Cell::new(Activity::User),
+        under_way: Cell::new(0),
+        deferred: RefCell::default(),
+    };
+}
+
+impl Observers {
+    /// One more.
+    pub(crate) fn add(&mut self, observer: Arc<dyn Observer>) {
+        let before = self.0.iter().flat_map(|list| list.0.iter().map(Arc::clone));
+        self.0 = Some(Arc::new(ObserverList(before.chain([observer]).collect())));
+    }
+
+    /// The observers of what this thread does; `None` if there are none, or if the thread is in one of them.
+    pub(crate) fn active(&self) -> Option<&Arc<ObserverList>> {
+        let list = self.0.as_ref()?;
+        // An observer that locks would be told of its own lock, and lock again, without an end.
+        (activity() != Activity::Observer).then_some(list)
+    }
+
+    /// Tells of an event on a thread of its own, because this one must not be held up.
+    pub(crate) fn tell_aside(&self, event: impl Fn(&dyn Observer) + Send + 'static) {
+        if let Some(list) = self.active() {
+            list.tell_aside(event);
+        }
+    }
+}
+
+impl ObserverList {
+    /// The number of a call that begins.
+    pub(crate) fn next_number(&self) -> u64 {
+        CALLS.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Tells of an event on this thread, which has nothing locked.
+    pub(crate) fn tell(&self, event: impl Fn(&dyn Observer)) {
+        let before = set_activity(Activity::Observer);
+        for observer in &self.0 {
+            catch_panic("an observer", || event(&**observer));
+        }
+        set_activity(before);
+    }
+
+    fn tell_aside(self: &Arc<ObserverList>, event: impl Fn(&dyn Observer) + Send + 'static) {
+        let list = Arc::clone(self);
+        if let Err(error) = sync::spawn(THREAD, move || list.tell(event)) {
+            log!(error, "no thread for an observer could be started: {error}");
+        }
+    }
+
+    /// Tells of an exchange, at the end of the call to which it belongs.
+    pub(crate) fn tell_exchange(self: &Arc<ObserverList>, exchange: Exchange) {
+        if activity() == Activity::Client {
+            self.tell_aside(move |observer| observer.exchange(&exchange));
+            return;
+        }
+        let deferred = CURRENT.try_with(|thread| {
+            let defers = thread.under_way.get() > 0;
+            if defers {
+                thread.deferred.borrow_mut().push((Arc::clone(self), exchange));
+            }
+            defers
+        });
+        // While the thread ends there is nothing left that could tell of it later.
+        if deferred == Ok(false) {
+            self.tell(|observer| observer.exchange(&exchange));
+        }
+    }
+}
+
+/// While this lives, its thread is in the midst of a call, in which it asks for a lock or releases one. An observer that
+/// uses the same lock would wait for this thread. So exchanges are told when the last of these is dropped.
+pub(crate) struct CallUnderWay(());
+
+impl CallUnderWay {
+    pub(crate) fn begin() -> CallUnderWay {
+        let _ = CURRENT.try_with(|thread| thread.under_way.set(thread.under_way.get() + 1));
+        CallUnderWay(())
+    }
+}
+
+impl Drop for CallUnderWay {
+    fn drop(&mut self) {
+        let deferred = CURRENT.try_with(|thread| {
+            thread.under_way.set(thread.under_way.get().saturating_sub(1));
+            (thread.under_way.get() == 0).then(|| thread.deferred.take())
+        });
+        let Ok(Some(mut deferred)) = deferred else { return };
+        for (list, exchange) in deferred.drain(..) {
+            list.tell(|observer| observer.exchange(&exchange));
+        }
+        // The memory serves the next call, which then allocates nothing.
+        let _ = CURRENT.try_with(|thread| thread.deferred.replace(deferred));
+    }
+}
+
+/// From now on this thread does the client's own work: nobody is to hold it up.
+pub(crate) fn begin_client_work() {
+    set_activity(Activity::Client);
+}
+
+fn activity() -> Activity {
+    CURRENT.try_with(|thread| thread.activity.get()).unwrap_or(Activity::User)
+}
+
+fn set_activity(next: Activity) -> Activity {
+    CURRENT.try_with(|thread| thread.activity.replace(next)).unwrap_or(Activity::User)
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Observers({})", self.0.as_ref().map_or(0, |list| list.0.len()))
+    }
+}

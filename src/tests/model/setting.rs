@@ -1,0 +1,25 @@
+//! What the model and the system have in common.
+
+use std::time::Duration;
+
+pub(crate) const CLIENTS: usize = 3;
+
+/// Which client's leases live how long, in milliseconds, and whether they are renewed.
+pub(crate) const LEASES: [(u64, bool); CLIENTS] = [(30_000, true), (5_000, false), (3_000, true)];
+
+/// What a step should answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Any,
+    Granted,
+    Busy,
+    Done,
+    Lost,
+    /// A thread would wait for itself.
+    Refused,
+    Was(bool),
+}
+
+pub(crate) const fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}

@@ -1,0 +1,3 @@
+//! What several proofs share.
+
+pub mod trial;
