@@ -39,7 +39,8 @@ pub struct Resize {
 /// is right.
 pub fn check_permits(holds: &[PermitHold], limit: u32, resizes: &[Resize]) -> Vec<Violation> {
     let mut found = Vec::new();
-    for hold in holds {
+    // A process that was stopped as its permit came has a window without any moment.
+    for hold in holds.iter().filter(|hold| hold.begin < hold.end) {
         // Of all sets of windows that meet, the largest ones have one that has just begun.
         let inside: Vec<&PermitHold> = holds
             .iter()
@@ -108,6 +109,8 @@ mod tests {
     fn shared_slot_and_falling_token_are_found() {
         let shared = [hold(0, 1, 10, 40), hold(0, 2, 20, 30)];
         assert_eq!(check_permits(&shared, 2, &[]).len(), 1);
+        let empty = [hold(0, 1, 30, 30), hold(0, 2, 20, 40)];
+        assert_eq!(check_permits(&empty, 2, &[]), []);
         let falls = [hold(0, 9, 10, 20), hold(1, 3, 12, 20), hold(0, 8, 30, 40)];
         assert_eq!(check_permits(&falls, 2, &[]).len(), 1);
         let grows = [hold(0, 9, 10, 20), hold(1, 3, 12, 20), hold(0, 10, 30, 40)];
