@@ -181,8 +181,9 @@ impl<'a, F: Fn(&str) -> Result<Peer>> Scene<'a, F> {
                 seen["host"],
                 seen["pid"],
             );
-            let is_named = match holder.name() {
-                "leasehold" => seen["pid"] == holder.process(),
+            // Redisson's layout has no room for a process.
+            let is_named = match (holder.name(), self.kind) {
+                ("leasehold", "mutex") => seen["pid"] == holder.process(),
                 _ => seen["owner"] == written.as_str(),
             };
             if lock["kind"] != self.kind || !is_named {
