@@ -45,6 +45,20 @@ pub fn run(command: &mut Command) -> Result<()> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&text)).into())
 }
 
+/// The command `leasehold`, built by the cargo that runs this.
+///
+/// # Errors
+///
+/// When it cannot be built.
+pub fn command() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let folder = output()?.join("command");
+    let mut build = Command::new(cargo);
+    build.args(["build", "--package", "leasehold-cli", "--target-dir"]).arg(&folder);
+    run(build.current_dir(source()))?;
+    Ok(folder.join("debug/leasehold"))
+}
+
 /// This library, in a process of its own: the program that calls this, whose `worker` role is
 /// [`worker::run`](crate::worker::run).
 ///

@@ -15,7 +15,7 @@ mod scenario;
 use leasehold_support::{Server, or_skip, skip};
 
 use leasehold_interop::Result;
-use leasehold_interop::language::{Java, Python};
+use leasehold_interop::language::{self, Java, Python};
 use leasehold_interop::worker;
 use scenario::Scene;
 
@@ -32,6 +32,7 @@ fn main() -> Result<()> {
         Ok(turns) => turns.parse()?,
         Err(_) => 100_000,
     };
+    let command = language::command()?;
     match Java::build()? {
         Some(java) => {
             let scene = Scene::new(&server, "reentrant", |url| java.start(url));
@@ -39,6 +40,7 @@ fn main() -> Result<()> {
             scene.share(turns / 20)?;
             scene.wakes()?;
             scene.reentry()?;
+            scene.names(&command)?;
             scene.death()?;
         }
         None => skip("no Redisson: there is no Java with Maven"),
@@ -47,6 +49,7 @@ fn main() -> Result<()> {
         Some(python) => {
             let scene = Scene::new(&server, "mutex", |url| python.start(url));
             scene.exclusion(turns / 20, 4)?;
+            scene.names(&command)?;
             scene.death()?;
         }
         None => skip("no redis-py: there is no Python"),

@@ -1,5 +1,7 @@
 //! What two sides do with one lock, and what must hold.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use leasehold_support::Server;
@@ -7,6 +9,7 @@ use leasehold_support::stat::{median, percentile};
 
 use leasehold_interop::language::{self, LEASE_MILLIS};
 use leasehold_interop::{Peer, Result};
+use serde_json::Value;
 
 /// How many turns both have together when one of them dies.
 const DEATH_TURNS: u64 = 4_000;
@@ -148,6 +151,45 @@ impl<'a, F: Fn(&str) -> Result<Peer>> Scene<'a, F> {
             if counts != [times] || seen.contains("free") {
                 return Err(format!("the count is wrong: {counts:?}").into());
             }
+        }
+        Ok(())
+    }
+
+    /// `leasehold show` names the holder of either side as far as what it wrote tells: ours by its process, the other
+    /// by the very value.
+    pub(crate) fn names(&self, command: &Path) -> Result<()> {
+        let mut redis = self.server.connection();
+        for mut holder in self.pair()? {
+            let name = format!("named:{}:{}", self.kind, holder.name());
+            holder.lock(&name)?;
+            let written: String = if self.kind == "mutex" {
+                redis::cmd("GET").arg(&name).query(&mut redis)?
+            } else {
+                redis::cmd("HKEYS").arg(&name).query::<[String; 1]>(&mut redis)?[0].clone()
+            };
+            let mut show = Command::new(command);
+            show.args(["show", "--json", &name]).env("REDIS_URL", self.server.tcp_url());
+            let output = show.output()?;
+            let document: Value = serde_json::from_slice(&output.stdout)?;
+            let lock = &document["locks"][0];
+            let seen = &lock["holders"][0];
+            println!(
+                "held by {}; leasehold show: {} {}, host {}, pid {}",
+                holder.name(),
+                lock["kind"],
+                seen["owner"],
+                seen["host"],
+                seen["pid"],
+            );
+            // Redisson's layout has no room for a process.
+            let is_named = match (holder.name(), self.kind) {
+                ("leasehold", "mutex") => seen["pid"] == holder.process(),
+                _ => seen["owner"] == written.as_str(),
+            };
+            if lock["kind"] != self.kind || !is_named {
+                return Err(format!("it is not named: {document}").into());
+            }
+            holder.unlock(&name)?;
         }
         Ok(())
     }
