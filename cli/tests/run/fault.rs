@@ -358,6 +358,15 @@ fn job_that_ignores_sigterm_is_killed_before_the_lease() {
     survive(Fault::RedisGone, Shape::DeafTree);
 }
 
+/// Its state is that of a zombie.
+#[test]
+fn process_whose_first_thread_has_ended_is_killed() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        return skip("python3 is not installed");
+    }
+    survive(Fault::RedisGone, Shape::DeadLeader);
+}
+
 #[test]
 fn orphan_in_its_own_session_is_gone_before_the_release() {
     survive(Fault::Nothing, Shape::Daemon);

@@ -15,6 +15,7 @@ const FIRST: i32 = -20;
 pub(crate) struct Process {
     pid: i32,
     parent: i32,
+    /// Whether all its threads have ended.
     is_zombie: bool,
     /// When it began. The system gives a number of a dead process to a new one sooner or later.
     born: u64,
@@ -51,9 +52,12 @@ mod system {
         let (head, tail) = stat.rsplit_once(") ")?;
         let pid = head.split_once(' ')?.0.parse().ok()?;
         let mut fields = tail.split(' ');
-        let is_zombie = matches!(fields.next()?, "Z" | "X");
+        let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        let born = fields.nth(17)?.parse().ok()?;
+        let threads: u64 = fields.nth(15)?.parse().ok()?;
+        // The state is that of the first thread. It may have ended alone, and is counted until the last one ends.
+        let is_zombie = matches!(state, "Z" | "X") && threads <= 1;
+        let born = fields.nth(1)?.parse().ok()?;
         Some(Process { pid, parent, is_zombie, born })
     }
 
@@ -120,6 +124,11 @@ mod system {
             let stat = "71 (a) b (c) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 999 1 1";
             let expected = Process { pid: 71, parent: 7, is_zombie: false, born: 999 };
             assert_eq!(parse(stat), Some(expected));
+            let zombie = |threads: u8| {
+                let stat = format!("71 (a) Z 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 999 1");
+                parse(&stat).expect("a process").is_zombie
+            };
+            assert!(zombie(1) && !zombie(2), "others of its threads run");
             for torn in ["", "71 (a", "71 (a) S", "71 (a) S 7 1 1"] {
                 assert_eq!(parse(torn), None, "{torn:?}");
             }
