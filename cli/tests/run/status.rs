@@ -114,6 +114,32 @@ fn max_hold_ends_the_job_with_76() {
     assert_eq!(status(&server.url(), &arguments), Some(76));
 }
 
+/// The grace is ten seconds otherwise.
+#[test]
+fn job_with_a_short_hold_runs() {
+    let server = Server::start().expect("a server");
+    let arguments = ["--max-hold", "5s", "x", "--", "sh", "-c", "exit 3"];
+    assert_eq!(status(&server.url(), &arguments), Some(3));
+}
+
+#[test]
+fn grace_above_a_third_of_the_hold_is_refused() {
+    let spans = ["--max-hold", "3s", "--grace", "1.1s", "x", "--", "true"];
+    let output = output("redis://127.0.0.1:1", &spans);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--max-hold"));
+    let spans = ["--max-hold", "20ms", "x", "--", "true"];
+    assert_eq!(status("redis://127.0.0.1:1", &spans), Some(64));
+}
+
+#[test]
+fn job_that_is_killed_without_a_grace_is_76() {
+    let server = Server::start().expect("a server");
+    let arguments =
+        ["--lease", "600ms", "--max-hold", "1s", "--grace", "0s", "x", "--", "sleep", "60"];
+    assert_eq!(status(&server.url(), &arguments), Some(76));
+}
+
 #[test]
 fn job_outlives_many_renewals() {
     let server = Server::start().expect("a server");

@@ -203,6 +203,10 @@ impl Guardian {
                     process::terminate_below(getpid());
                 }
                 Step::Kill => {
+                    // Else the wrapper would take the end of the job for its own.
+                    if let Some(reason) = self.deadline.untold() {
+                        self.link.send(Report::Ending(reason));
+                    }
                     let (due, pause) = self.kill;
                     if due <= now {
                         process::kill_below(getpid());
