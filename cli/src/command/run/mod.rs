@@ -19,7 +19,7 @@ use rustix::process::{getpgrp, getpid};
 
 use crate::connection::ConnectionArguments;
 use crate::duration::parse_duration;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::status;
 
 mod acquire;
@@ -39,7 +39,7 @@ use deadline::Spans;
 use environment::Environment;
 use job::Job;
 use report::Link;
-use wrapper::{Ending, Wrapper, warn};
+use wrapper::{Ending, Wrapper};
 
 /// The longest grace without the option.
 const USUAL_GRACE: Duration = Duration::from_secs(10);
@@ -140,7 +140,7 @@ impl RunArguments {
             Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
             Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
             Ending::Skipped(text) => {
-                warn(&format_args!("skipped: {text}"));
+                say(&format_args!("skipped: {text}"));
                 Ok(ExitCode::from(self.skipped_status))
             }
         }
