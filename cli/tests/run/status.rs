@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use leasehold_support::{Fault, Proxy, Server, fault::Operation, fault::network::SILENCE};
+use leasehold_support::{Fault, Proxy, Server, fault::Operation, fault::network::SILENCE, skip};
 use rustix::process::Signal;
 
 use crate::common::{ask, children, run, send, wait, wait_until};
@@ -28,6 +28,25 @@ fn grace_above_a_third_of_the_lease_is_refused() {
 #[test]
 fn unreachable_server_is_69() {
     assert_eq!(status("redis://127.0.0.1:1", &["x", "--", "true"]), Some(69));
+}
+
+/// Its /proc shows the processes of another system.
+#[test]
+fn processes_that_cannot_be_seen_are_70() {
+    let inside = |program: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork"]).args(program).output()
+    };
+    if !inside(&["true"]).is_ok_and(|output| output.status.success()) {
+        return skip("this user may not have processes of its own");
+    }
+    let server = Server::start().expect("a server");
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let output = inside(&[program, "run", "--url", &server.url(), "x", "--", "true"]);
+    let output = output.expect("the program");
+    assert_eq!(output.status.code(), Some(70), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/proc"), "{output:?}");
+    assert_eq!(server.keys(), Vec::<Vec<u8>>::new(), "no lock was taken");
 }
 
 #[test]

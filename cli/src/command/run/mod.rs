@@ -110,6 +110,7 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     pub(crate) fn run(self, connection: &ConnectionArguments) -> Result<ExitCode, Failure> {
         let spans = self.spans()?;
+        process::check()?;
         let request = self.request();
         let environment = Environment {
             name: self.name,
