@@ -289,6 +289,8 @@ impl Drop for Wrapper {
 
 /// Gives the lock back. A job whose lock was lost before was perhaps not alone.
 fn give_back(held: Held, outcome: Outcome) -> Outcome {
+    let valid_until = valid_until(&held.watch());
+    let is_success = held.is_success(outcome);
     match held.give_back(outcome) {
         Err(error) if error.is_lost() => {
             if outcome != Outcome::Cut {
@@ -299,7 +301,12 @@ fn give_back(held: Held, outcome: Outcome) -> Outcome {
         // The client's worker goes on trying until this process ends.
         Err(error) => {
             say(&error);
-            outcome
+            match is_success {
+                // Others may run the job again, now or in a moment.
+                true if Moment::now() >= valid_until => Outcome::Cut,
+                true => Outcome::Unrecorded,
+                false => outcome,
+            }
         }
         Ok(()) => outcome,
     }
