@@ -29,6 +29,22 @@ fn grace_above_a_third_of_the_lease_is_refused() {
 }
 
 #[test]
+fn json_of_a_run_is_refused() {
+    assert_eq!(status("redis://127.0.0.1:1", &["--json", "x", "--", "true"]), Some(64));
+}
+
+#[test]
+fn job_reads_what_follows_the_url() {
+    let server = Server::start().expect("a server");
+    let input = server.directory().join("input");
+    std::fs::write(&input, format!("{}\nfirst\nsecond\n", server.url())).expect("a file");
+    let mut command = run("redis://127.0.0.1:1");
+    command.args(["--url-file", "-", "x", "--", "cat"]);
+    let output = command.stdin(std::fs::File::open(input).expect("it")).output();
+    assert_eq!(output.expect("the program").stdout, b"first\nsecond\n");
+}
+
+#[test]
 fn unreachable_server_is_69() {
     assert_eq!(status("redis://127.0.0.1:1", &["x", "--", "true"]), Some(69));
 }
