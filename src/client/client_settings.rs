@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{LockOptions, Release, Wait};
@@ -41,7 +42,9 @@ use crate::wire::endpoint::{GivenServer, shown};
 #[serde(default, deny_unknown_fields)]
 pub struct ClientSettings {
     url: String,
+    #[serde(deserialize_with = "urls")]
     sentinels: Option<Vec<String>>,
+    #[serde(deserialize_with = "urls")]
     cluster: Option<Vec<String>>,
     connect_timeout: Option<String>,
     command_timeout: Option<String>,
@@ -61,6 +64,7 @@ pub struct ClientSettings {
     #[cfg(feature = "tls")]
     ca_certificate: Option<String>,
     #[cfg(feature = "tls")]
+    #[serde(deserialize_with = "certificate")]
     client_certificate: Option<CertificateForm>,
     lock: LockForm,
 }
@@ -100,6 +104,20 @@ struct FsyncsForm {
     local: bool,
     replicas: u32,
     within: String,
+}
+
+/// A list of URLs. A value of another form may be a URL with a password, so the error does not show it.
+fn urls<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Vec<String>>, D::Error> {
+    Option::deserialize(from).map_err(|_| D::Error::custom("expected a list of URLs"))
+}
+
+/// A certificate. A value of another form may have a private key, so the error does not show it.
+#[cfg(feature = "tls")]
+fn certificate<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<CertificateForm>, D::Error> {
+    Option::deserialize(from)
+        .map_err(|_| D::Error::custom("client_certificate: expected `chain` and `key`, two texts"))
 }
 
 /// A time, or `never`.

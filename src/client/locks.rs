@@ -99,7 +99,8 @@ impl LockClient {
         let kinds: [&'static dyn LockKind; 3] = [&MutexKind, &ReentrantKind, &SEMAPHORE];
         let named = |kind| Ok(engine.protocol.target(kind, self.name(kind, name)?));
         let targets: Vec<_> = kinds.into_iter().map(named).collect::<Result<_>>()?;
-        let inspections = engine.protocol.inspect_all(&targets, engine.exchange_deadline());
+        let deadline = engine.exchange_deadline();
+        let inspections = engine.exchange(|it| it.inspect_all(&targets, deadline));
         let (mut found, mut is_inspected, mut refusal) = (Vec::new(), false, None);
         for (target, inspection) in targets.iter().zip(inspections) {
             match inspection {

@@ -45,8 +45,9 @@ impl LockClient {
                 "a command that leaves the connection as it is",
             ));
         }
-        let engine = self.engine();
-        let reply = engine.protocol.query(name.as_bytes(), command, engine.exchange_deadline());
+        let (engine, name) = (self.engine(), name.as_bytes());
+        let deadline = engine.exchange_deadline();
+        let reply = engine.exchange(|it| it.query(name, command, deadline));
         reply.map_err(Error::from)
     }
 }

@@ -19,6 +19,10 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
     {
         log!(warn, "{error}; it had to be released because too few replicas or disks had it");
     }
+    let error = match is_short(&error) {
+        true => error.with_consequence("it was released again"),
+        false => error,
+    };
     Err(error.of(holding.name()))
 }
 
@@ -26,7 +30,14 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
 pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
     // The wait is for a later write, and replicas and files apply all writes in order.
     let mut wanted = holding.lease.terms.options.durabilities();
-    let error = wanted.find_map(|wanted| missing(holding, wanted));
+    let error = wanted.find_map(|wanted| {
+        let error = missing(holding, wanted)?;
+        // Whatever went wrong, it was written: only its copies are in doubt.
+        Some(match is_short(&error) {
+            true => error,
+            false => unconfirmed(wanted, &error),
+        })
+    });
     error.map_or(Ok(()), |error| Err(error.of(holding.name())))
 }
 
@@ -52,6 +63,20 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     }
 }
 
+/// Whether there are too few copies.
+fn is_short(error: &Error) -> bool {
+    error.is_not_replicated() || error.is_not_fsynced()
+}
+
+fn unconfirmed(wanted: Durability, why: &Error) -> Error {
+    if wanted.on_disk {
+        Error::not_fsynced(format!("min_fsyncs: {wanted} could not be confirmed: {why}"))
+    } else {
+        let replicas = wanted.replicas;
+        Error::not_replicated(format!("min_replicas: {replicas} could not be confirmed: {why}"))
+    }
+}
+
 /// `is_cut` is true if the lease ends before the time that they may take.
 fn short(have: Durability, wanted: Durability, is_cut: bool) -> Error {
     let time = if is_cut {
@@ -59,15 +84,15 @@ fn short(have: Durability, wanted: Durability, is_cut: bool) -> Error {
     } else {
         format!("within {}", Span(wanted.within))
     };
-    let advice = "so it was released again; look whether a replica is down or slow";
+    let advice = "look whether a replica is down or slow";
     if wanted.on_disk {
         Error::not_fsynced(format!(
-            "min_fsyncs: {wanted} must have the lock, and {have} had it {time}, {advice}"
+            "min_fsyncs: {wanted} must have the write, and {have} had it {time}; {advice}"
         ))
     } else {
         let have = have.replicas;
         Error::not_replicated(format!(
-            "min_replicas: only {have} of {wanted} confirmed the lock {time}, {advice}"
+            "min_replicas: only {have} of {wanted} confirmed the write {time}; {advice}"
         ))
     }
 }

@@ -99,7 +99,7 @@ impl Holding {
             return;
         }
         if let (Some(observers), Some(hold)) =
-            (self.context().observers.active(), self.lease.take_number())
+            (self.context().observers.of_an_end(), self.lease.take_number())
         {
             let event = ReleasedEvent {
                 hold,

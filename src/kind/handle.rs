@@ -18,9 +18,9 @@ use crate::kind::Guard;
 use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
-use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
+use crate::wire::{Cmd, Value};
 
 /// One name with one set of options.
 #[derive(Clone, Debug)]
@@ -182,9 +182,18 @@ impl Handle {
     /// Makes a call at the server of the lock, which may run twice.
     pub(super) fn call(&self, call: &Call) -> Result<Value> {
         let context = self.slot.context();
+        let deadline = context.exchange_deadline();
         context
-            .protocol
-            .call(self.slot.target(), call, context.exchange_deadline())
+            .exchange(|it| it.call(self.slot.target(), call, deadline))
+            .map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    /// Sends a command to the server of this key, once.
+    pub(super) fn call_once(&self, key: &[u8], command: &Cmd) -> Result<Value> {
+        let context = self.slot.context();
+        let deadline = context.exchange_deadline();
+        context
+            .exchange(|it| it.query(key, command, deadline))
             .map_err(|failure| Error::from(failure).of(self.name()))
     }
 

@@ -47,10 +47,12 @@
 //! # What an observer may do
 //!
 //! Nothing of the client is locked during a call of an observer, and the thread neither asks for a lock nor releases one. So an observer may use
-//! locks of the client, also the one of the event, which its thread can enter once more if it has it. What an observer does
-//! with locks is not observed, so no call ends in a circle.
+//! locks of the client, also the one of the event, which its thread can enter once more if it has it. A permit is no
+//! hold of the thread: an observer that waits for a permit which its own thread has just got may wait for ever. What an
+//! observer does with locks is not observed, so no call ends in a circle.
 //!
-//! An observer holds up the thread that calls it, so it should be quick, and wait for nothing. A panic in one is logged,
+//! An observer holds up the thread that calls it, so it should be quick, and wait for nothing. What comes on a thread of
+//! its own comes in order, and no more than 4,096 events wait for it: one that finds no room is left out, and the log says so. A panic in one is logged,
 //! and goes no further. An observer must not own the client, which would then never end.
 
 mod event;

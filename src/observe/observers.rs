@@ -1,14 +1,21 @@
 //! The observers of a client, and how they are called.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 
 use crate::base::panic::catch_panic;
-use crate::base::sync::{self, Arc, LongTally, Ordering, thread_local};
+use crate::base::sync::{self, Arc, LongTally, Mutex, Ordering, thread_local};
 use crate::observe::{Exchange, Observer};
 
 /// The name of a thread that calls observers.
 const THREAD: &str = "lease-observe";
+
+/// So many events wait for a thread that tells of them. One observer that never returns must not take all memory.
+const MOST_ASIDE: usize = 4_096;
+
+/// So many exchanges of one call are told at its end. A call that waits for a day has many more.
+const MOST_DEFERRED: usize = 64;
 
 /// The number of the last call for a lock in this process; 0 is none.
 static CALLS: LongTally = LongTally::new(0);
@@ -18,7 +25,23 @@ static CALLS: LongTally = LongTally::new(0);
 pub(crate) struct Observers(Option<Arc<ObserverList>>);
 
 /// At least one observer.
-pub(crate) struct ObserverList(Vec<Arc<dyn Observer>>);
+pub(crate) struct ObserverList {
+    observers: Vec<Arc<dyn Observer>>,
+    aside: Mutex<Aside>,
+}
+
+/// Something to tell an observer.
+type Event = Box<dyn Fn(&dyn Observer) + Send>;
+
+/// Events of threads that must not be held up, in their order.
+#[derive(Default)]
+struct Aside {
+    events: VecDeque<Event>,
+    /// Whether a thread tells of them. It ends when there are none.
+    is_told: bool,
+    /// Whether the log has a line about events that found no room.
+    is_full: bool,
+}
 
 /// What a thread does, as far as it matters for observers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,8 +74,9 @@ thread_local! {
 impl Observers {
     /// One more.
     pub(crate) fn add(&mut self, observer: Arc<dyn Observer>) {
-        let before = self.0.iter().flat_map(|list| list.0.iter().map(Arc::clone));
-        self.0 = Some(Arc::new(ObserverList(before.chain([observer]).collect())));
+        let before = self.0.iter().flat_map(|list| list.observers.iter().map(Arc::clone));
+        let observers = before.chain([observer]).collect();
+        self.0 = Some(Arc::new(ObserverList { observers, aside: Mutex::default() }));
     }
 
     /// The observers of what this thread does; `None` if there are none, or if the thread is in one of them.
@@ -60,6 +84,12 @@ impl Observers {
         let list = self.0.as_ref()?;
         // An observer that locks would be told of its own lock, and lock again, without an end.
         (activity() != Activity::Observer).then_some(list)
+    }
+
+    /// The observers of a hold that ends. They were told of its begin, and are told of its end although the thread is
+    /// in one of them.
+    pub(crate) fn of_an_end(&self) -> Option<&Arc<ObserverList>> {
+        self.0.as_ref()
     }
 
     /// Tells of an event on a thread of its own, because this one must not be held up.
@@ -79,16 +109,45 @@ impl ObserverList {
     /// Tells of an event on this thread, which has nothing locked.
     pub(crate) fn tell(&self, event: impl Fn(&dyn Observer)) {
         let before = set_activity(Activity::Observer);
-        for observer in &self.0 {
+        for observer in &self.observers {
             catch_panic("an observer", || event(&**observer));
         }
         set_activity(before);
     }
 
     fn tell_aside(self: &Arc<ObserverList>, event: impl Fn(&dyn Observer) + Send + 'static) {
+        let mut aside = self.aside.lock();
+        if aside.events.len() >= MOST_ASIDE {
+            let was_full = std::mem::replace(&mut aside.is_full, true);
+            drop(aside);
+            if !was_full {
+                log!(warn, "an observer is too slow: it is not told of everything");
+            }
+            return;
+        }
+        aside.events.push_back(Box::new(event));
+        if std::mem::replace(&mut aside.is_told, true) {
+            return;
+        }
+        drop(aside);
         let list = Arc::clone(self);
-        if let Err(error) = sync::spawn(THREAD, move || list.tell(event)) {
+        if let Err(error) = sync::spawn(THREAD, move || list.tell_what_waits()) {
+            // The next event tries again.
+            self.aside.lock().is_told = false;
             log!(error, "no thread for an observer could be started: {error}");
+        }
+    }
+
+    fn tell_what_waits(&self) {
+        loop {
+            let mut aside = self.aside.lock();
+            let Some(event) = aside.events.pop_front() else {
+                aside.is_told = false;
+                aside.is_full = false;
+                return;
+            };
+            drop(aside);
+            self.tell(event);
         }
     }
 
@@ -99,11 +158,16 @@ impl ObserverList {
             return;
         }
         let deferred = CURRENT.try_with(|thread| {
-            let defers = thread.under_way.get() > 0;
-            if defers {
-                thread.deferred.borrow_mut().push((Arc::clone(self), exchange));
+            if thread.under_way.get() == 0 {
+                return false;
             }
-            defers
+            let mut deferred = thread.deferred.borrow_mut();
+            if deferred.len() < MOST_DEFERRED {
+                deferred.push((Arc::clone(self), exchange));
+            } else {
+                self.tell_aside(move |observer| observer.exchange(&exchange));
+            }
+            true
         });
         // While the thread ends there is nothing left that could tell of it later.
         if deferred == Ok(false) {
@@ -153,6 +217,44 @@ fn set_activity(next: Activity) -> Activity {
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Observers({})", self.0.as_ref().map_or(0, |list| list.0.len()))
+        write!(f, "Observers({})", self.0.as_ref().map_or(0, |list| list.observers.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::sync::channel::{Receiver, Sender, unbounded};
+
+    /// Says that it was called, and returns when it is let go.
+    struct Stuck(Sender<()>, Receiver<()>);
+
+    impl Observer for Stuck {
+        fn exchange(&self, _event: &Exchange) {
+            self.0.send(()).unwrap();
+            drop(self.1.recv());
+        }
+    }
+
+    #[test]
+    fn observer_that_does_not_return_costs_one_thread() {
+        let (called, calls) = unbounded();
+        let (go, lets_go) = unbounded();
+        let mut observers = Observers::default();
+        observers.add(Arc::new(Stuck(called, lets_go)));
+        let tell = || {
+            observers
+                .tell_aside(|it| it.exchange(&Exchange { took: Duration::ZERO, outcome: Ok(()) }));
+        };
+        tell();
+        calls.recv().unwrap();
+        (0..2 * MOST_ASIDE).for_each(|_| tell());
+        assert_eq!(observers.of_an_end().unwrap().aside.lock().events.len(), MOST_ASIDE);
+        assert!(calls.is_empty(), "another thread calls it, too");
+        // From now on it returns at once, and is told of all that waits.
+        drop(go);
+        (0..MOST_ASIDE).for_each(|_| calls.recv().unwrap());
     }
 }

@@ -208,6 +208,23 @@ fn debug_of_settings_hides_passwords() {
     }
 }
 
+/// The parser of the file shows what it did not expect, which may be a URL with its password.
+#[test]
+fn error_of_a_file_hides_what_may_be_secret() {
+    let mut settings = vec!["sentinels", "cluster"];
+    if cfg!(feature = "tls") {
+        settings.push("client_certificate");
+    }
+    for setting in settings {
+        for value in [r#""redis://:s3cret@host""#, r#"{ "s3cret": "s3cret" }"#, r#"["s3cret", 3]"#]
+        {
+            let file = format!(r#"{{ "url": "redis://a", "{setting}": {value} }}"#);
+            let text = from_str::<ClientSettings>(&file).map(drop).unwrap_err().to_string();
+            assert!(text.contains("expected") && !text.contains("s3cret"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn client_of_a_file_locks() {
     let server = server();

@@ -117,7 +117,9 @@ fn acquire_inner(
     let (mut before, mut after, mut error) = (Vec::new(), Vec::new(), None);
     let mut refused: Option<Box<Try<'_>>> = None;
     for entered in entered {
-        let granted = if refused.is_some() { &mut after } else { &mut before };
+        // What comes after a lock without a lease is given back: `held` takes them in their order.
+        let is_late = refused.is_some() || error.is_some();
+        let granted = if is_late { &mut after } else { &mut before };
         match entered {
             Entered::Holds(spare) => granted.push(spare),
             Entered::Acquires(mut tried) => {

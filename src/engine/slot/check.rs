@@ -69,7 +69,7 @@ impl Slot {
         // user held. The hooks move along, so that they are dropped on the thread that calls them.
         let hooks = lease.take_hooks();
         if let (Some(observers), Some(hold)) =
-            (self.context.observers.active(), lease.take_number())
+            (self.context.observers.of_an_end(), lease.take_number())
         {
             let kind = self.target.kind().name();
             let held = self.context.now().since(lease.began());

@@ -40,7 +40,7 @@ pub use run::{Begun, Run, RunOutcome, RunResult};
 /// two periods, those to [catch up](Missed), and a week after the last run.
 ///
 /// Values are cheap to clone and to send. Callers of one name should use one period and one policy. After a change of the
-/// period, the new period in which the last successful run began is done.
+/// period, the new period in which the last successful run began is done, as long as Redis keeps the record.
 ///
 /// ```no_run
 /// use leasehold::{LockClient, Period, RunOutcome};

@@ -23,9 +23,9 @@ use crate::base::time::millis;
 use crate::kind::once::period::{Missed, Schedule, time};
 use crate::kind::{Guard, Handle};
 use crate::protocol::holder::ReportedHolder;
-use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Argument, Call, Script};
+use crate::wire::script::{Argument, Script};
+use crate::wire::{Cmd, Value};
 
 static READ: Script = script!("once/read.lua");
 
@@ -240,6 +240,10 @@ pub(super) fn write(
 
 /// Deletes the record. Returns whether there was one.
 pub(super) fn forget(handle: &Handle) -> Result<bool> {
-    let deleted = handle.call(&Call::plain(&[b"DEL", &key(handle)]))?;
+    // Not twice: between the two another run could succeed, and its record would go.
+    let key = key(handle);
+    let mut delete = Cmd::new();
+    delete.arg("DEL").arg(&key);
+    let deleted = handle.call_once(&key, &delete)?;
     Ok(deleted == Value::Int(1))
 }

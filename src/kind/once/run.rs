@@ -208,7 +208,8 @@ impl Run {
 
     /// Records that the job succeeded: its period is done. Then releases the lock.
     ///
-    /// If Redis does not reply, this tries again until the lease is over.
+    /// If Redis does not reply, this tries again for [`give_up_after`](crate::LockClientBuilder::give_up_after), while the
+    /// lease is valid.
     ///
     /// # Errors
     ///
@@ -229,11 +230,19 @@ impl Run {
     pub fn succeed(mut self) -> Result<()> {
         self.has_ended = true;
         let end = End::Succeeded(self.server_time());
+        let context = self.guard.holding().slot.context();
+        let last_try = context.now().after(context.bounds.give_up_after);
         loop {
             // It may be repeated, unlike a user's transaction: it sets fields to values, and only while the lock
             // is this run's. Without the record, a job of hours would be done once more for a short outage.
             match self.write(&end) {
-                Err(error) if error.is_transient() && self.guard.is_valid() => sleep(PAUSE),
+                Err(error)
+                    if error.is_transient()
+                        && self.guard.is_valid()
+                        && context.now() < last_try =>
+                {
+                    sleep(PAUSE);
+                }
                 outcome => break outcome?,
             }
         }

@@ -1,5 +1,6 @@
 //! What observers are told, over the server in memory.
 
+mod end;
 mod feature;
 mod recorder;
 mod reenter;

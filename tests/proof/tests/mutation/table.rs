@@ -1611,4 +1611,24 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "the list of locks in use",
         "leasehold::tests::locks::scan_finds_what_several_hold_and_no_other_sorted_set",
     ),
+    bug(
+        "events-without-a-bound",
+        "memory of observers",
+        "leasehold::observe::observers::tests::observer_that_does_not_return_costs_one_thread",
+    ),
+    bug(
+        "thread-for-each-event",
+        "threads of observers",
+        "leasehold::observe::observers::tests::observer_that_does_not_return_costs_one_thread",
+    ),
+    bug(
+        "end-inside-an-observer-not-told",
+        "a hold ends once",
+        "leasehold::tests::observe::end::hold_that_ends_inside_an_observer_ends_for_observers",
+    ),
+    bug(
+        "part-after-a-failed-one-kept",
+        "several locks",
+        "leasehold::tests::observe::end::part_after_one_that_came_too_late_is_given_back_as_itself",
+    ),
 ];
