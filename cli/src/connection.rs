@@ -125,13 +125,10 @@ fn line_of_input() -> std::io::Result<Vec<u8>> {
     use std::io::Read as _;
     use std::os::fd::AsFd as _;
     // The usual reader has a buffer of its own.
-    let input = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let mut line = Vec::new();
-    for byte in input.bytes() {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
+    let mut input = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while input.read(&mut byte)? > 0 && byte != *b"\n" {
+        line.extend(byte);
     }
     Ok(line)
 }
