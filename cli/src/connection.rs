@@ -110,16 +110,34 @@ impl ConnectionArguments {
 }
 
 fn first_line(file: &Path) -> Result<String, Failure> {
-    let text = if file.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin())?
-    } else {
-        String::from_utf8(read(file)?)
-            .map_err(|_| Failure::usage(format!("{} is no UTF-8", file.display())))?
-    };
+    let text = if file.as_os_str() == "-" { line_of_input()? } else { read(file)? };
+    let text = String::from_utf8(text)
+        .map_err(|_| Failure::usage(format!("{} is no UTF-8", file.display())))?;
     match text.lines().next().map(str::trim) {
         Some(url) if !url.is_empty() => Ok(url.to_owned()),
         _ => Err(Failure::usage(format!("{} has no URL", file.display()))),
     }
+}
+
+/// The first line of the standard input, and no byte more: the rest is for the job.
+#[cfg(unix)]
+fn line_of_input() -> std::io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    use std::os::fd::AsFd as _;
+    // The usual reader has a buffer of its own.
+    let mut input = std::fs::File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while input.read(&mut byte)? > 0 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    Ok(line)
+}
+
+#[cfg(not(unix))]
+fn line_of_input() -> std::io::Result<Vec<u8>> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.into_bytes())
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -1,6 +1,7 @@
 //! What ends the command early: a text for people and a status for scripts.
 
 use std::fmt;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use leasehold::ErrorKind;
@@ -23,14 +24,18 @@ impl Failure {
         Failure::new(status::USAGE, text)
     }
 
-    #[expect(clippy::print_stderr, reason = "the program's own message")]
     pub(crate) fn report(&self) -> ExitCode {
         // Without a text, what there is to say was printed.
         if !self.text.is_empty() {
-            eprintln!("leasehold: {self}");
+            say(self);
         }
         ExitCode::from(self.status)
     }
+}
+
+/// Says it on the standard error, where that is not closed.
+pub(crate) fn say(text: &impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "leasehold: {text}");
 }
 
 impl fmt::Display for Failure {

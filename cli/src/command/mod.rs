@@ -78,6 +78,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match command {
         Command::Ls(list) => list.run(&connection, json),
         #[cfg(unix)]
+        Command::Run(_) if json => Err(Failure::usage("run prints no JSON")),
+        #[cfg(unix)]
         Command::Run(run) => run.run(&connection),
         Command::Show(show) => show.run(&connection, json),
         #[cfg(unix)]

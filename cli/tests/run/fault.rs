@@ -30,6 +30,8 @@ const LOST: i32 = 76;
 enum Fault {
     WrapperKilled,
     GuardianKilled,
+    /// And nobody reads what the wrapper says.
+    GuardianKilledUnheard,
     WrapperStopped,
     /// And the wrapper has to do its work.
     GuardianStopped,
@@ -43,7 +45,7 @@ impl Fault {
     /// The time that is left for the killing; none where the order counts, and not the time.
     fn margin(self) -> Option<Duration> {
         match self {
-            Fault::GuardianKilled | Fault::Nothing => None,
+            Fault::GuardianKilled | Fault::GuardianKilledUnheard | Fault::Nothing => None,
             // The wrapper waits for its guardian for half of the time.
             Fault::GuardianStopped => Some(MARGIN / 2),
             _ => Some(MARGIN),
@@ -152,10 +154,14 @@ impl<'a> Run<'a> {
         Some(boot_time_of(Duration::from_secs_f64(seconds)))
     }
 
-    fn inject(&self, fault: Fault, number: usize) -> u64 {
+    fn inject(&mut self, fault: Fault, number: usize) -> u64 {
         match fault {
             Fault::WrapperKilled => send(self.wrapper.id(), Signal::KILL),
             Fault::GuardianKilled => send(self.guardian(), Signal::KILL),
+            Fault::GuardianKilledUnheard => {
+                drop(self.wrapper.stderr.take());
+                send(self.guardian(), Signal::KILL);
+            }
             Fault::WrapperStopped => send(self.wrapper.id(), Signal::STOP),
             Fault::GuardianStopped => {
                 send(self.guardian(), Signal::STOP);
@@ -213,8 +219,9 @@ impl<'a> Run<'a> {
         let status = wait(&mut self.wrapper);
         if status.code() != expected {
             let mut text = String::new();
-            let mut stderr = self.wrapper.stderr.take().expect("piped");
-            let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
+            if let Some(mut stderr) = self.wrapper.stderr.take() {
+                let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
+            }
             wrong.push(format!("status {status} instead of {expected:?}: {text}"));
         }
         let alive = self.journal.alive();
@@ -334,6 +341,11 @@ fn killed_guardian_takes_its_job_along() {
 }
 
 #[test]
+fn job_of_a_killed_guardian_dies_if_nobody_reads_stderr() {
+    survive(Fault::GuardianKilledUnheard, Shape::Tree);
+}
+
+#[test]
 fn stopped_wrapper_loses_its_job_before_the_lease() {
     survive(Fault::WrapperStopped, Shape::Tree);
 }
@@ -356,6 +368,15 @@ fn job_is_ended_soon_after_its_key_is_deleted() {
 #[test]
 fn job_that_ignores_sigterm_is_killed_before_the_lease() {
     survive(Fault::RedisGone, Shape::DeafTree);
+}
+
+/// Its state is that of a zombie.
+#[test]
+fn process_whose_first_thread_has_ended_is_killed() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        return skip("python3 is not installed");
+    }
+    survive(Fault::RedisGone, Shape::DeadLeader);
 }
 
 #[test]

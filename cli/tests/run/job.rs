@@ -28,14 +28,30 @@ pub(crate) enum Shape {
     Daemon,
     /// Its main process ends at once.
     AtOnce,
+    /// The first thread of a child of its main process has ended, and another writes. It takes Python.
+    DeadLeader,
 }
+
+/// Writes as [`note`] does. There is no way to end the first thread alone without unsafe code.
+const DEAD_LEADER: &str = r#"
+import ctypes, os, sys, threading, time
+def write():
+    journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if open("/proc/self/stat").read().rsplit(") ")[1].startswith("Z"):
+            os.write(journal, b"%d %d\n" % (os.getpid(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+        time.sleep(0.005)
+threading.Thread(target=write).start()
+ctypes.CDLL(None).pthread_exit(None)
+"#;
 
 impl Shape {
     /// How many processes write.
     pub(crate) fn writers(self) -> usize {
         match self {
             Shape::Tree | Shape::DeafTree => 3,
-            Shape::Daemon | Shape::AtOnce => 1,
+            Shape::Daemon | Shape::AtOnce | Shape::DeadLeader => 1,
         }
     }
 
@@ -43,12 +59,18 @@ impl Shape {
         match self {
             Shape::Tree | Shape::DeafTree => "tree",
             Shape::Daemon => "daemon",
-            Shape::AtOnce => "at-once",
+            Shape::AtOnce | Shape::DeadLeader => "at-once",
         }
     }
 
     /// Adds the job to a command line that ends before it.
     pub(crate) fn add_to(self, command: &mut Command, journal: &Journal) {
+        if self == Shape::DeadLeader {
+            // Not the main process, which the kernel kills with its guardian.
+            command.args(["sh", "-c", "\"$@\"; exit", "sh", "python3", "-c", DEAD_LEADER]);
+            command.arg(&journal.0);
+            return;
+        }
         if self == Shape::DeafTree || self == Shape::Daemon {
             command.args(["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"]);
         }

@@ -2,9 +2,12 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Output, Stdio};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use leasehold_support::{Fault, Proxy, Server, fault::Operation, fault::network::SILENCE};
+use leasehold_support::{
+    Direction, Fault, Proxy, Server, fault::Operation, fault::network::SILENCE, skip,
+};
 use rustix::process::Signal;
 
 use crate::common::{ask, children, run, send, wait, wait_until};
@@ -26,8 +29,43 @@ fn grace_above_a_third_of_the_lease_is_refused() {
 }
 
 #[test]
+fn json_of_a_run_is_refused() {
+    assert_eq!(status("redis://127.0.0.1:1", &["--json", "x", "--", "true"]), Some(64));
+}
+
+#[test]
+fn job_reads_what_follows_the_url() {
+    let server = Server::start().expect("a server");
+    let input = server.directory().join("input");
+    std::fs::write(&input, format!("{}\nfirst\nsecond\n", server.url())).expect("a file");
+    let mut command = run("redis://127.0.0.1:1");
+    command.args(["--url-file", "-", "x", "--", "cat"]);
+    let output = command.stdin(std::fs::File::open(input).expect("it")).output();
+    assert_eq!(output.expect("the program").stdout, b"first\nsecond\n");
+}
+
+#[test]
 fn unreachable_server_is_69() {
     assert_eq!(status("redis://127.0.0.1:1", &["x", "--", "true"]), Some(69));
+}
+
+/// Its /proc shows the processes of another system.
+#[test]
+fn processes_that_cannot_be_seen_are_70() {
+    let inside = |program: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork"]).args(program).output()
+    };
+    if !inside(&["true"]).is_ok_and(|output| output.status.success()) {
+        return skip("this user may not have processes of its own");
+    }
+    let server = Server::start().expect("a server");
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let output = inside(&[program, "run", "--url", &server.url(), "x", "--", "true"]);
+    let output = output.expect("the program");
+    assert_eq!(output.status.code(), Some(70), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/proc"), "{output:?}");
+    assert_eq!(server.keys(), Vec::<Vec<u8>>::new(), "no lock was taken");
 }
 
 #[test]
@@ -111,6 +149,32 @@ fn semaphore_admits_so_many_at_a_time() {
 fn max_hold_ends_the_job_with_76() {
     let server = Server::start().expect("a server");
     let arguments = ["--lease", "600ms", "--max-hold", "1s", "x", "--", "sleep", "60"];
+    assert_eq!(status(&server.url(), &arguments), Some(76));
+}
+
+/// The grace is ten seconds otherwise.
+#[test]
+fn job_with_a_short_hold_runs() {
+    let server = Server::start().expect("a server");
+    let arguments = ["--max-hold", "5s", "x", "--", "sh", "-c", "exit 3"];
+    assert_eq!(status(&server.url(), &arguments), Some(3));
+}
+
+#[test]
+fn grace_above_a_third_of_the_hold_is_refused() {
+    let spans = ["--max-hold", "3s", "--grace", "1.1s", "x", "--", "true"];
+    let output = output("redis://127.0.0.1:1", &spans);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--max-hold"));
+    let spans = ["--max-hold", "20ms", "x", "--", "true"];
+    assert_eq!(status("redis://127.0.0.1:1", &spans), Some(64));
+}
+
+#[test]
+fn job_that_is_killed_without_a_grace_is_76() {
+    let server = Server::start().expect("a server");
+    let arguments =
+        ["--lease", "600ms", "--max-hold", "1s", "--grace", "0s", "x", "--", "sleep", "60"];
     assert_eq!(status(&server.url(), &arguments), Some(76));
 }
 
@@ -198,6 +262,60 @@ fn job_runs_once_successfully_in_a_period() {
     assert!(text.starts_with("leasehold: skipped: "), "{text}");
     let third = once(&["--offset", "1h", "--skipped-status", "5"], "echo ran");
     assert_eq!((third.status.code(), third.stdout), (Some(5), Vec::new()));
+}
+
+/// The status of a job that succeeds after this is done to its server.
+fn status_of_success_after(url: &str, lease: &str, done: impl FnOnce()) -> Option<i32> {
+    let mut command = run(url);
+    command.args(["--timeout", "300ms", "--lease", lease, "--once-per", "365d", "nightly", "--"]);
+    command.args(["sh", "-c", "echo ready; read line; exit 0"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    done();
+    drop(child.stdin.take());
+    wait(&mut child).code()
+}
+
+#[test]
+fn success_that_cannot_be_recorded_is_75() {
+    let server = Server::start().expect("a server");
+    let deny = || {
+        let _: () = ask(&server, &["ACL", "SETUSER", "default", "-multi"]);
+    };
+    assert_eq!(status_of_success_after(&server.url(), "30s", deny), Some(75));
+}
+
+#[test]
+fn success_that_outlives_its_lease_unrecorded_is_76() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&server).expect("a proxy");
+    assert_eq!(status_of_success_after(&proxy.url(), "3s", || proxy.black_hole()), Some(76));
+}
+
+/// As under steady runs that are alone: whenever the lock is free, the next of them is faster.
+#[test]
+fn reader_goes_on_waiting_among_runs_that_are_alone() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&server).expect("a proxy");
+    let _: () = ask(&server, &["SET", "x", "somebody", "NX", "PX", "100"]);
+    let (left, socket) = (std::sync::atomic::AtomicU32::new(8), server.unix_url());
+    proxy.watch(move |seen| {
+        let is_release = seen.direction == Direction::Reply && seen.operation == Operation::Release;
+        let is_given_back = is_release && seen.message == b":1\r\n";
+        let one_less = |left: u32| left.checked_sub(1);
+        if is_given_back && left.fetch_update(SeqCst, SeqCst, one_less).is_ok() {
+            let client = redis::Client::open(socket.as_str()).expect("a client");
+            let mut connection = client.get_connection().expect("a connection");
+            let mut taken = redis::cmd("SET");
+            taken.arg(&["x", "somebody", "NX", "PX", "100"]);
+            let _: Option<String> = taken.query(&mut connection).expect("a reply");
+        }
+    });
+    assert_eq!(status(&proxy.url(), &["-s", "x", "--", "sh", "-c", "exit 3"]), Some(3));
 }
 
 #[test]

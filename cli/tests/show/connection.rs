@@ -1,11 +1,12 @@
 //! How the program reaches a server, and what it says where it cannot.
 
 use std::io::{Read as _, Write as _};
+use std::time::Duration;
 
 use leasehold_support::{Group, Server};
 use leasehold_tls_test::{Authority, Terminator};
 
-use crate::common::{ask, finish, long, open, program, run, server};
+use crate::common::{ask, finish, long, open, program, run, server, until};
 
 #[test]
 fn wrong_arguments_end_with_64() {
@@ -87,6 +88,11 @@ fn password_is_asked_for_and_not_shown() {
         seen.extend_from_slice(&bytes[..count]);
         if !answered && seen.ends_with(b"Password: ") {
             answered = true;
+            // The prompt is there a moment before the terminal shows nothing more.
+            until("a terminal that shows nothing", || {
+                let modes = rustix::termios::tcgetattr(&pty).expect("a terminal").local_modes;
+                !modes.contains(rustix::termios::LocalModes::ECHO)
+            });
             pty.write_all(b"s:/@cret\n").unwrap();
         }
     }
@@ -97,7 +103,7 @@ fn password_is_asked_for_and_not_shown() {
 
 #[test]
 fn locks_behind_sentinels_are_shown() {
-    let group = Group::start(1, std::time::Duration::from_secs(5)).expect("a group");
+    let group = Group::start(1, Duration::from_secs(5)).expect("a group");
     let sentinels = group.sentinel_urls();
     let master = format!("redis://{}", Group::MASTER);
     let client = leasehold::LockClient::builder(&master)

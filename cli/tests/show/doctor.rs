@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use leasehold::redis;
 use leasehold_support::{Cluster, Group, Server, WallClock};
 use leasehold_tls_test::{Authority, Terminator};
 use serde_json::Value;
@@ -304,6 +305,16 @@ fn replica_is_a_fault_and_its_master_is_named() {
     finding(&ran, "replicas", "ok");
 }
 
+/// The address of the master that has this name; the others redirect a client.
+fn master_of(cluster: &Cluster, name: &str) -> String {
+    let has = |master: &&Server| {
+        let reply: redis::RedisResult<bool> =
+            redis::cmd("EXISTS").arg(name).query(&mut master.connection());
+        reply.is_ok()
+    };
+    cluster.masters().iter().find(has).expect("a master").addr().to_string()
+}
+
 #[test]
 fn each_master_of_a_cluster_is_examined() {
     let cluster = Cluster::start(3, 0).expect("a cluster");
@@ -330,6 +341,14 @@ fn each_master_of_a_cluster_is_examined() {
         .collect();
     assert_eq!(evicting.len(), 1, "{ran:?}");
     assert_eq!(evicting[0].2["server"], cluster.masters()[1].addr().to_string());
+    let words = ["--cluster", "--name", "{shop}:doctor"];
+    let ran = doctor("a cluster, of which a hash tag names one master", url, &words);
+    let topology = finding(&ran, "topology", "ok");
+    says(&topology, "seen", "one master");
+    says(&topology, "consequence", "hash tag");
+    let examined: Vec<_> = findings(&ran).into_iter().filter(|(it, ..)| it == "lock").collect();
+    assert_eq!(examined.len(), 1, "{ran:?}");
+    assert_eq!(examined[0].2["server"], master_of(&cluster, "{shop}:doctor"), "{ran:?}");
     // Somebody may not know that it is one.
     let ran = doctor("a node of a cluster, without --cluster", url, &[]).ends(2);
     says(&finding(&ran, "topology", "fault"), "mend", "--cluster");

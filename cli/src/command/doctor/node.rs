@@ -16,7 +16,7 @@ pub(super) struct Node {
     pub(super) address: Option<String>,
 }
 
-/// All masters of a cluster; the one server otherwise.
+/// All masters of a cluster, or the one that has all names with this hash tag; the one server otherwise.
 pub(super) fn nodes(first: &Probe<'_>, is_cluster: bool) -> Vec<Node> {
     let only = || vec![Node { name: first.name.clone(), address: None }];
     if !is_cluster {
@@ -26,15 +26,28 @@ pub(super) fn nodes(first: &Probe<'_>, is_cluster: bool) -> Vec<Node> {
     let Ok(ranges) = slots else { return only() };
     let mut nodes: Vec<Node> = Vec::new();
     for (first_slot, last_slot, address) in ranges.iter().filter_map(|range| read(range)) {
+        let slots = first_slot..=last_slot;
+        if let Some(tag) = tag(&first.name) {
+            if slots.contains(&i64::from(slot(tag))) {
+                return vec![Node { name: first.name.clone(), address: Some(address) }];
+            }
+            continue;
+        }
         if nodes.iter().any(|node| node.address.as_deref() == Some(&address)) {
             continue;
         }
-        let slots = first_slot..=last_slot;
         let name = |number: u32| [&first.name[..], b":", number.to_string().as_bytes()].concat();
         let found = (0..TRIES).map(name).find(|name| slots.contains(&i64::from(slot(name))));
         nodes.extend(found.map(|name| Node { name, address: Some(address) }));
     }
     if nodes.is_empty() { only() } else { nodes }
+}
+
+/// The hash tag of a name: it alone decides the slot.
+pub(super) fn tag(name: &[u8]) -> Option<&[u8]> {
+    let begin = name.iter().position(|byte| *byte == b'{')? + 1;
+    let length = name[begin..].iter().position(|byte| *byte == b'}')?;
+    (length > 0).then(|| &name[begin..begin + length])
 }
 
 /// The first slot, the last one, and the address of their master.
@@ -59,6 +72,18 @@ fn slot(name: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tag_is_what_the_first_braces_have() {
+        for (name, expected) in [
+            (&b"a{b}{c}d"[..], Some(&b"b"[..])),
+            (b"a{{b}}", Some(b"{b")),
+            (b"{}{a}", None),
+            (b"a}b{c", None),
+        ] {
+            assert_eq!(tag(name), expected, "{name:?}");
+        }
+    }
 
     #[test]
     fn slot_is_that_of_the_cluster_specification() {

@@ -5,6 +5,10 @@
 --
 -- What the list denies is run all the same: nothing happens, and the refusal says which of the three it was. A
 -- command that no script may run says nothing then, and has no key.
+if not redis.acl_check_cmd then
+  -- What is asked about would be done.
+  return redis.error_reply('ERR this server does not have redis.acl_check_cmd')
+end
 local replies, at = {}, 1
 while ARGV[at] do
   local count = tonumber(ARGV[at])
@@ -15,7 +19,10 @@ while ARGV[at] do
   at = at + count + 1
   local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
   local lacks = 0
-  if not (known and allowed) then
+  if not known then
+    -- The server has no such command.
+    lacks = 1
+  elseif not allowed then
     local reply = redis.pcall(unpack(words))
     local text = type(reply) == 'table' and reply.err or ''
     local function says(words)

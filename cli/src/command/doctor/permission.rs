@@ -195,3 +195,26 @@ impl Group {
         Some(finding)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_support::Server;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_run_where_permissions_cannot_be_asked() {
+        let server = Server::start().expect("a server");
+        // What a server before Redis 7.0 has.
+        let older = "local redis = { pcall = redis.pcall, error_reply = redis.error_reply }\n";
+        let script = format!("{older}{SCRIPT}");
+        let mut ask = redis::cmd("EVAL");
+        ask.arg(script).arg(0).arg(3);
+        for word in ["set", "x", "1"] {
+            ask.arg(word);
+        }
+        let refusal = ask.query::<Vec<i64>>(&mut server.connection()).expect_err("no reply");
+        assert!(refusal.to_string().contains("acl_check_cmd"), "{refusal}");
+        assert_eq!(server.keys(), Vec::<Vec<u8>>::new());
+    }
+}

@@ -3,6 +3,7 @@
 use leasehold::redis;
 
 use super::finding::Finding;
+use super::node;
 use super::probe::Probe;
 use crate::connection::ConnectionArguments;
 
@@ -51,7 +52,11 @@ fn judge(program: &str, version: &str) -> Finding {
 pub(super) fn topology(probe: &Probe<'_>, connection: &ConnectionArguments) -> Finding {
     const CHECK: &str = "topology";
     if connection.is_cluster() {
-        return Finding::fine(CHECK, "a cluster; each master is examined");
+        return match node::tag(&probe.name) {
+            None => Finding::fine(CHECK, "a cluster; each master is examined"),
+            Some(_) => Finding::fine(CHECK, "a cluster; one master is examined")
+                .so("--name has a hash tag, which is on this master; the others are not known"),
+        };
     }
     if connection.has_sentinels() {
         return Finding::fine(CHECK, "the master that the sentinels name");

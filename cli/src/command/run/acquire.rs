@@ -74,11 +74,17 @@ impl Held {
         }
     }
 
+    /// Whether the lock is given back with the record of a success.
+    pub(crate) fn is_success(&self, outcome: Outcome) -> bool {
+        matches!(self, Held::Once(_)) && outcome == Outcome::Ended(JobEnd::Exited(0))
+    }
+
     /// Gives the lock back, when no process of the job is left.
     pub(crate) fn give_back(self, outcome: Outcome) -> Result<()> {
+        let is_success = self.is_success(outcome);
         match self {
             Held::Lease(lease) => lease.release(),
-            Held::Once(run) if outcome == Outcome::Ended(JobEnd::Exited(0)) => run.succeed(),
+            Held::Once(run) if is_success => run.succeed(),
             Held::Once(run) => run.fail(outcome),
         }
     }
@@ -101,11 +107,15 @@ impl Request {
                 .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline)),
             Share::Reading => self.of_either_kind(
                 || self.read(client, deadline),
-                || {
+                || loop {
                     // While a run that is alone has the mutex, there is no place for readers.
                     let Some(lease) = self.mutex(client, deadline)? else { return Ok(None) };
                     lease.release()?;
-                    self.read(client, deadline)
+                    match self.read(client, deadline) {
+                        // The next run that is alone was faster. The key is a kind of a run's, so that it may go on.
+                        Err(error) if error.is_wrong_type() => {}
+                        outcome => return outcome,
+                    }
                 },
             ),
         };

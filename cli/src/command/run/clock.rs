@@ -105,6 +105,12 @@ fn wait_for<'a>(
     }
 }
 
+/// Whether there is input, or its end. It does not wait.
+pub(crate) fn is_ready(input: BorrowedFd<'_>) -> bool {
+    let mut inputs = [PollFd::new(&input, PollFlags::IN)];
+    poll(&mut inputs, Some(&timespec(Duration::ZERO))).is_ok_and(|ready| ready > 0)
+}
+
 fn timespec(span: Duration) -> Timespec {
     let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec: seconds, tv_nsec: span.subsec_nanos().into() }

@@ -2,7 +2,7 @@
 //!
 //! | situation | SIGTERM | SIGKILL |
 //! | --- | --- | --- |
-//! | no news of a renewal | `grace` before the end of validity | `margin` before the end of validity |
+//! | no news of a renewal | `grace` before SIGKILL | `margin` before the end of validity |
 //! | the lock is lost | at once | after `grace`, or `margin` before the end of validity |
 //! | the main process has ended, and others are left | at once | the same |
 //! | the wrapper is gone | | at once |
@@ -76,16 +76,22 @@ impl Deadline {
         self.is_abandoned = true;
     }
 
+    /// Why the job ends, if it is killed before it was told to end: without a grace, or after a sleep of the machine.
+    pub(crate) fn untold(&mut self) -> Option<Reason> {
+        let reason = self.ending.map_or(Reason::Silence, |(_, reason)| reason);
+        (!std::mem::replace(&mut self.is_told, true)).then_some(reason)
+    }
+
     pub(crate) fn step(&mut self, now: Moment) -> Step {
         let last = self.valid_until.before(self.spans.margin);
         if self.is_abandoned || now >= last {
             return Step::Kill;
         }
-        let patience = self.valid_until.before(self.spans.grace);
+        let patience = last.before(self.spans.grace);
         if now >= patience {
             self.end(now, Reason::Silence);
         }
-        let Some((begin, reason)) = self.ending else { return Step::Wait(patience.min(last)) };
+        let Some((begin, reason)) = self.ending else { return Step::Wait(patience) };
         let end = begin.after(self.spans.grace).min(last);
         if now >= end {
             return Step::Kill;
@@ -115,10 +121,11 @@ mod tests {
     #[test]
     fn silence_ends_the_job_before_its_lease() {
         let mut deadline = deadline();
-        assert_eq!(deadline.step(at(100)), Step::Wait(at(120)));
-        assert_eq!(deadline.step(at(120)), Step::Terminate(Reason::Silence));
-        assert_eq!(deadline.step(at(120)), Step::Wait(at(129)));
+        assert_eq!(deadline.step(at(100)), Step::Wait(at(119)));
+        assert_eq!(deadline.step(at(119)), Step::Terminate(Reason::Silence));
+        assert_eq!(deadline.step(at(119)), Step::Wait(at(129)), "the whole grace");
         assert_eq!(deadline.step(at(129)), Step::Kill);
+        assert_eq!(deadline.untold(), None);
     }
 
     #[test]
@@ -126,12 +133,12 @@ mod tests {
         let mut deadline = deadline();
         deadline.extend(at(140));
         deadline.extend(at(90));
-        assert_eq!(deadline.step(at(120)), Step::Wait(at(130)));
-        assert_eq!(deadline.step(at(130)), Step::Terminate(Reason::Silence));
+        assert_eq!(deadline.step(at(120)), Step::Wait(at(129)));
+        assert_eq!(deadline.step(at(129)), Step::Terminate(Reason::Silence));
         // Late news: the job was told to end and has its whole grace, not more.
         deadline.extend(at(170));
-        assert_eq!(deadline.step(at(131)), Step::Wait(at(140)));
-        assert_eq!(deadline.step(at(140)), Step::Kill);
+        assert_eq!(deadline.step(at(130)), Step::Wait(at(139)));
+        assert_eq!(deadline.step(at(139)), Step::Kill);
     }
 
     #[test]
@@ -143,9 +150,18 @@ mod tests {
         assert_eq!(early.step(at(110)), Step::Kill);
 
         let mut late = deadline();
-        late.end(at(119), Reason::Lost);
-        assert_eq!(late.step(at(119)), Step::Terminate(Reason::Lost));
-        assert_eq!(late.step(at(119)), Step::Wait(at(129)));
+        late.end(at(120), Reason::Lost);
+        assert_eq!(late.step(at(120)), Step::Terminate(Reason::Lost));
+        assert_eq!(late.step(at(120)), Step::Wait(at(129)));
+    }
+
+    #[test]
+    fn grace_below_the_margin_is_given_whole() {
+        let grace = Duration::from_millis(500);
+        let mut deadline = Deadline::new(Spans { grace, ..SPANS }, at(130));
+        let begin = at(129).before(grace);
+        assert_eq!(deadline.step(begin), Step::Terminate(Reason::Silence));
+        assert_eq!(deadline.step(begin), Step::Wait(at(129)));
     }
 
     #[test]
@@ -168,7 +184,10 @@ mod tests {
 
     #[test]
     fn a_resumed_machine_finds_the_job_overdue() {
-        assert_eq!(deadline().step(at(500)), Step::Kill);
+        let mut deadline = deadline();
+        assert_eq!(deadline.step(at(500)), Step::Kill);
+        assert_eq!(deadline.untold(), Some(Reason::Silence), "the wrapper is to know");
+        assert_eq!(deadline.untold(), None);
     }
 
     #[test]

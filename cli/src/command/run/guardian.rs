@@ -3,14 +3,15 @@
 //! It has a process group of its own, so that no signal for the job's group reaches it, and it does no I/O but with
 //! the wrapper: nothing holds it up. All orphans of the job become its children, so that it is done when it has none.
 
+use std::io::PipeReader;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitStatus, getpid, getppid, kill_process, setpgid};
 
-use super::clock::{Moment, Waiter};
+use super::clock::{self, Moment, Waiter};
 use super::deadline::{Deadline, Reason, Spans, Step};
-use super::job::Job;
+use super::job::{self, Job};
 use super::process::{self, Reaped};
 use super::report::{JobEnd, Link, News, Report};
 use super::signal::Signals;
@@ -29,6 +30,8 @@ pub(crate) struct Guardian {
     deadline: Deadline,
     /// The main process, until it has ended.
     main: Option<Pid>,
+    /// Tells whether the program of the main process began, until it did.
+    start: Option<PipeReader>,
     /// When to wake the wrapper next, while it does not say that it is awake.
     wake: Option<Moment>,
     /// Whether the main process is stopped.
@@ -66,8 +69,13 @@ pub(crate) fn run(
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    link.send(started.map_or_else(|error| Report::NotStarted(Some(error)), |_| Report::Started));
-    let Ok(main) = started else { return Ok(()) };
+    let (main, start) = match started {
+        Ok((main, start)) => (main, start),
+        Err(error) => {
+            link.send(Report::NotStarted(Some(job::number_of(&error))));
+            return Ok(());
+        }
+    };
     let mut guardian = Guardian {
         link,
         signals,
@@ -75,6 +83,7 @@ pub(crate) fn run(
         wrapper,
         deadline,
         main: Some(main),
+        start: Some(start),
         wake: None,
         is_stopped: false,
         kill: (Moment::now(), AGAIN),
@@ -114,6 +123,7 @@ impl Guardian {
             if self.link.is_closed() {
                 self.deadline.abandon();
             }
+            self.hear_start();
             if !self.is_clean && !self.reap() {
                 self.is_clean = true;
                 self.link.send(Report::Clean);
@@ -125,7 +135,8 @@ impl Guardian {
             }
             let next = self.act(now);
             let until = self.wake.map_or(next, |wake| wake.min(next));
-            let inputs = [Some(self.link.as_fd()), self.signals.input()];
+            let start = self.start.as_ref().map(|start| start.as_fd());
+            let inputs = [Some(self.link.as_fd()), self.signals.input(), start];
             // A closed link is always ready.
             let inputs = inputs.into_iter().skip(usize::from(self.link.is_closed())).flatten();
             self.waiter.wait(&inputs.collect::<Vec<_>>(), until)?;
@@ -147,6 +158,17 @@ impl Guardian {
         }
     }
 
+    /// Passes on whether the program began, if that is known.
+    fn hear_start(&mut self) {
+        let Some(start) = self.start.take_if(|start| clock::is_ready(start.as_fd())) else {
+            return;
+        };
+        self.link.send(match job::read_error(start) {
+            Some(error) => Report::NotStarted(Some(error)),
+            None => Report::Started,
+        });
+    }
+
     /// Waits for all children that have ended. Returns whether any is left.
     fn reap(&mut self) -> bool {
         loop {
@@ -160,6 +182,8 @@ impl Guardian {
     }
 
     fn main_changed(&mut self, status: WaitStatus) {
+        // That it began comes before all else.
+        self.hear_start();
         if let Some(signal) = status.stopping_signal() {
             // It went on meanwhile, and its shell waits for news of the wrapper.
             if std::mem::replace(&mut self.is_stopped, true) {
@@ -203,6 +227,10 @@ impl Guardian {
                     process::terminate_below(getpid());
                 }
                 Step::Kill => {
+                    // Else the wrapper would take the end of the job for its own.
+                    if let Some(reason) = self.deadline.untold() {
+                        self.link.send(Report::Ending(reason));
+                    }
                     let (due, pause) = self.kill;
                     if due <= now {
                         process::kill_below(getpid());

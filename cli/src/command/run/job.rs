@@ -1,13 +1,13 @@
 //! The job's main process: how it begins.
 
 use std::ffi::OsString;
-use std::io::{Read as _, Write as _};
+use std::io::{PipeReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use fork::Fork;
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, WaitOptions, getpid, getppid, setpgid, waitpid};
+use rustix::process::{Pid, getpid, getppid, setpgid};
 
 use super::environment::Environment;
 use super::process;
@@ -24,6 +24,17 @@ pub(crate) struct Job {
     pub(crate) group: Pid,
     /// The signals that the caller of the wrapper blocked.
     pub(crate) blocked: SigSet,
+}
+
+/// The system's number of an error.
+pub(crate) fn number_of(error: &std::io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(AGAIN)
+}
+
+/// The number of the error that keeps a program from running; none if it runs. It waits for either.
+pub(crate) fn read_error(mut reader: PipeReader) -> Option<i32> {
+    let mut error = [0; 4];
+    reader.read_exact(&mut error).ok().map(|()| i32::from_le_bytes(error))
 }
 
 /// Makes another process of this one, which must have one thread: a lock that another thread holds would stay
@@ -43,33 +54,21 @@ pub(crate) fn fork() -> std::io::Result<Option<Pid>> {
 }
 
 impl Job {
-    /// Starts it with the usual rank. The error is the system's number.
-    pub(crate) fn start(&self, token: u64, rank: i32) -> Result<Pid, i32> {
-        self.try_start(token, rank)
-            .unwrap_or_else(|error| Err(error.raw_os_error().unwrap_or(AGAIN)))
-    }
-
-    /// The inner error is that of a program which cannot be run.
-    fn try_start(&self, token: u64, rank: i32) -> std::io::Result<Result<Pid, i32>> {
-        // Closed when the program begins, and used when it does not.
-        let (mut reader, mut writer) = std::io::pipe()?;
+    /// Starts it with the usual rank.
+    ///
+    /// The pipe is closed when the program begins. If it cannot begin, the pipe has the [error](read_error) before,
+    /// and the process ends. Either may take long, as the file of the program may be on a server that is away.
+    pub(crate) fn start(&self, token: u64, rank: i32) -> std::io::Result<(Pid, PipeReader)> {
+        let (reader, mut writer) = std::io::pipe()?;
         let guardian = getpid();
-        let Some(child) = fork()? else {
-            drop(reader);
-            process::go_with(rank);
-            let error = self.become_job(guardian, token);
-            let _ = writer.write_all(&error.raw_os_error().unwrap_or(0).to_le_bytes());
-            std::process::exit(1);
-        };
-        drop(writer);
-        let mut error = [0; 4];
-        match reader.read_exact(&mut error) {
-            Ok(()) => {
-                let _ = waitpid(Some(child), WaitOptions::empty());
-                Ok(Err(i32::from_le_bytes(error)))
-            }
-            Err(_) => Ok(Ok(child)),
+        if let Some(child) = fork()? {
+            return Ok((child, reader));
         }
+        drop(reader);
+        process::go_with(rank);
+        let error = self.become_job(guardian, token);
+        let _ = writer.write_all(&number_of(&error).to_le_bytes());
+        std::process::exit(1);
     }
 
     /// Replaces this process by the job. Returns why not.

@@ -19,7 +19,7 @@ use rustix::process::{getpgrp, getpid};
 
 use crate::connection::ConnectionArguments;
 use crate::duration::parse_duration;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::status;
 
 mod acquire;
@@ -39,11 +39,11 @@ use deadline::Spans;
 use environment::Environment;
 use job::Job;
 use report::Link;
-use wrapper::{Ending, Wrapper, warn};
+use wrapper::{Ending, Wrapper};
 
 /// The longest grace without the option.
 const USUAL_GRACE: Duration = Duration::from_secs(10);
-/// The share of a lease that its grace may have, so that an outage may last for as long again.
+/// The share of a lease that its grace may have, so that an outage may last for nearly as long again.
 const GRACES_PER_LEASE: u32 = 3;
 /// Of a lease, kept for the killing.
 const MARGINS_PER_LEASE: u32 = 20;
@@ -80,7 +80,8 @@ pub(crate) struct RunArguments {
     /// How long the lock outlives a machine that dies. It is renewed every third of that.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     lease: Duration,
-    /// From SIGTERM to SIGKILL, if the lock is lost: at most a third of the lease; default 10s, or that third.
+    /// From SIGTERM to SIGKILL, if the lock is lost: at most a third of the lease, and of --max-hold; default 10s, or
+    /// that third.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     grace: Option<Duration>,
     /// End the job before it has held the lock for this long.
@@ -109,6 +110,7 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     pub(crate) fn run(self, connection: &ConnectionArguments) -> Result<ExitCode, Failure> {
         let spans = self.spans()?;
+        process::check()?;
         let request = self.request();
         let environment = Environment {
             name: self.name,
@@ -139,21 +141,27 @@ impl RunArguments {
             Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
             Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
             Ending::Skipped(text) => {
-                warn(&format_args!("skipped: {text}"));
+                say(&format_args!("skipped: {text}"));
                 Ok(ExitCode::from(self.skipped_status))
             }
         }
     }
 
     fn spans(&self) -> Result<Spans, Failure> {
-        let most = self.lease / GRACES_PER_LEASE;
+        // A job that were told to end as soon as it has the lock would never begin.
+        let longest = self.max_hold.map_or(self.lease, |limit| limit.min(self.lease));
+        let most = longest / GRACES_PER_LEASE;
         let grace = self.grace.unwrap_or_else(|| USUAL_GRACE.min(most));
         if grace > most {
-            let text =
-                format!("--grace {grace:?} is more than a third of --lease {:?}", self.lease);
+            let option = if longest < self.lease { "--max-hold" } else { "--lease" };
+            let text = format!("--grace {grace:?} is more than a third of {option} {longest:?}");
             return Err(Failure::usage(text));
         }
-        let margin = (self.lease / MARGINS_PER_LEASE).clamp(LEAST_MARGIN, MOST_MARGIN);
+        let margin = (longest / MARGINS_PER_LEASE).clamp(LEAST_MARGIN, MOST_MARGIN);
+        if grace + margin >= longest {
+            let text = format!("a job cannot be ended in {longest:?}, which is all that it has");
+            return Err(Failure::usage(text));
+        }
         Ok(Spans { grace, margin })
     }
 

@@ -18,6 +18,8 @@ pub(crate) enum Outcome {
     NotRun(i32),
     /// There was too little left of the lease.
     TooLate,
+    /// The job succeeded, and there may be no record of that.
+    Unrecorded,
 }
 
 /// For the record of a run that is done once.
@@ -29,6 +31,7 @@ impl fmt::Display for Outcome {
             Outcome::Cut => f.write_str("it was ended, as its lock was lost"),
             Outcome::NotRun(_) => f.write_str("its program could not be run"),
             Outcome::TooLate => f.write_str("too little was left of its lease"),
+            Outcome::Unrecorded => f.write_str("its success was not recorded"),
         }
     }
 }
@@ -50,6 +53,7 @@ impl Outcome {
                 Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
             }
             Outcome::Cut => Ok(ExitCode::from(status::LOST)),
+            Outcome::Unrecorded => Ok(ExitCode::from(status::UNKNOWN_OUTCOME)),
             Outcome::NotRun(NOT_FOUND) => Err(Failure::new(status::NOT_FOUND, why(NOT_FOUND))),
             Outcome::NotRun(error) => Err(Failure::new(status::NOT_EXECUTABLE, why(error))),
             Outcome::TooLate => {

@@ -7,6 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
+use crate::failure::Failure;
+use crate::status;
+
 /// The rank before all others.
 const FIRST: i32 = -20;
 
@@ -15,6 +18,7 @@ const FIRST: i32 = -20;
 pub(crate) struct Process {
     pid: i32,
     parent: i32,
+    /// Whether all its threads have ended.
     is_zombie: bool,
     /// When it began. The system gives a number of a dead process to a new one sooner or later.
     born: u64,
@@ -51,9 +55,12 @@ mod system {
         let (head, tail) = stat.rsplit_once(") ")?;
         let pid = head.split_once(' ')?.0.parse().ok()?;
         let mut fields = tail.split(' ');
-        let is_zombie = matches!(fields.next()?, "Z" | "X");
+        let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        let born = fields.nth(17)?.parse().ok()?;
+        let threads: u64 = fields.nth(15)?.parse().ok()?;
+        // The state is that of the first thread. It may have ended alone, and is counted until the last one ends.
+        let is_zombie = matches!(state, "Z" | "X") && threads <= 1;
+        let born = fields.nth(1)?.parse().ok()?;
         Some(Process { pid, parent, is_zombie, born })
     }
 
@@ -77,6 +84,11 @@ mod system {
         found
     }
 
+    /// Whether this process finds itself where it looks for the processes of a job.
+    pub(super) fn can_look() -> bool {
+        look("self").is_some_and(|own| own.pid == rustix::process::getpid().as_raw_pid())
+    }
+
     /// Of all its threads.
     fn children(parent: i32) -> Vec<Process> {
         let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
@@ -85,6 +97,8 @@ mod system {
         });
         let found: Vec<_> = lists
             .flat_map(|list| list.split_whitespace().filter_map(look).collect::<Vec<_>>())
+            // The number may have a new owner, which is nobody of the job.
+            .filter(|process| process.parent == parent)
             .collect();
         found
     }
@@ -98,16 +112,15 @@ mod system {
 
     pub(super) fn send(process: Process, pid: Pid, signal: Signal) {
         // The descriptor stands for the process that has the number now. If that began when ours did, it is ours, and stays.
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(descriptor) => {
-                let now = look(&process.pid.to_string());
-                if now.is_some_and(|now| now.born == process.born) {
-                    let _ = pidfd_send_signal(descriptor, signal);
-                }
-            }
-            // Before Linux 5.3.
-            Err(Errno::NOSYS) => drop(kill_process(pid, signal)),
-            Err(_) => {}
+        let descriptor = pidfd_open(pid, PidfdFlags::empty());
+        let now = look(&process.pid.to_string());
+        if now.is_none_or(|now| now.born != process.born) {
+            return;
+        }
+        let sent = descriptor.and_then(|descriptor| pidfd_send_signal(descriptor, signal));
+        // Before Linux 5.3, where a filter forbids it, or where no descriptor is free: by the number alone.
+        if sent.is_err_and(|error| error != Errno::SRCH) {
+            let _ = kill_process(pid, signal);
         }
     }
 
@@ -120,6 +133,11 @@ mod system {
             let stat = "71 (a) b (c) S 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 999 1 1";
             let expected = Process { pid: 71, parent: 7, is_zombie: false, born: 999 };
             assert_eq!(parse(stat), Some(expected));
+            let zombie = |threads: u8| {
+                let stat = format!("71 (a) Z 7 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 999 1");
+                parse(&stat).expect("a process").is_zombie
+            };
+            assert!(zombie(1) && !zombie(2), "others of its threads run");
             for torn in ["", "71 (a", "71 (a) S", "71 (a) S 7 1 1"] {
                 assert_eq!(parse(torn), None, "{torn:?}");
             }
@@ -138,6 +156,11 @@ mod system {
         below(root, &all())
     }
 
+    pub(super) fn can_look() -> bool {
+        let own = rustix::process::getpid().as_raw_pid();
+        all().iter().any(|process| process.pid == own)
+    }
+
     fn all() -> Vec<Process> {
         let output =
             std::process::Command::new("ps").args(["-A", "-o", "pid=,ppid=,stat="]).output();
@@ -154,6 +177,15 @@ mod system {
     pub(super) fn send(_process: Process, pid: Pid, signal: Signal) {
         let _ = kill_process(pid, signal);
     }
+}
+
+/// Fails where the processes of a job could not be found, and so not be killed.
+pub(crate) fn check() -> Result<(), Failure> {
+    if system::can_look() {
+        return Ok(());
+    }
+    let text = "the processes of a job could not be ended: /proc, or ps(1), does not show this one";
+    Err(Failure::new(status::INTERNAL, text))
 }
 
 fn descendants(root: Pid) -> Vec<Process> {

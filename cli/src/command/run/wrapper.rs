@@ -23,7 +23,7 @@ use super::process::{self, Reaped};
 use super::report::{JobEnd, Link, News, Report};
 use super::signal::{self, Effect, Signals};
 use crate::connection::ConnectionArguments;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::status;
 
 /// How long the way back of a lock may take that was granted just when a signal ended this program.
@@ -51,6 +51,8 @@ struct Progress {
     not_started: Option<Option<i32>>,
     /// Why it was told to end before its main process had ended.
     cut: Option<Reason>,
+    /// What its caller is to know of that.
+    message: Option<String>,
     is_clean: bool,
 }
 
@@ -100,10 +102,18 @@ impl Wrapper {
                     }
                 }
             });
+            let mut message = None;
             if let Some(watch) = self.await_grant(&granted, &silence, &keeper, client)? {
-                let _ = verdict.send(self.attend(&watch)?);
+                let (outcome, said) = self.attend(&watch)?;
+                let _ = verdict.send(outcome);
+                message = said;
             }
-            keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let ending = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // Only now: whoever should read it may hold it up for ever.
+            if let Some(text) = message {
+                say(&text);
+            }
+            ending
         })
     }
 
@@ -165,8 +175,9 @@ impl Wrapper {
         self.waiter.wait(&inputs, until)
     }
 
-    /// Runs the job, and keeps the guardian informed until no process of the job is left.
-    fn attend(&mut self, watch: &LeaseWatch) -> Result<Outcome, Failure> {
+    /// Runs the job, and keeps the guardian informed until no process of the job is left. Returns what there is to
+    /// say, too.
+    fn attend(&mut self, watch: &LeaseWatch) -> Result<(Outcome, Option<String>), Failure> {
         let valid_until = self::valid_until(watch);
         let token = watch.fencing_token().get();
         self.link.send(News::Start { valid_until, token });
@@ -186,15 +197,15 @@ impl Wrapper {
             let reports = self.link.receive();
             self.hear(&reports, watch, &mut progress);
             if progress.is_clean {
-                return Ok(progress.outcome());
+                return Ok((progress.outcome(), progress.message));
             }
             if self.link.is_closed() {
-                warn("the guardian of the job was killed, and the job with it");
-                return self.end_all();
+                return self.end_all("the guardian of the job was killed, and the job with it");
             }
             let Step::Wait(last) = backstop.step(now) else {
-                warn("the guardian of the job does not run, and the lease is about to end");
-                return self.end_all();
+                return self.end_all(
+                    "the guardian of the job did not run, and the lease was about to end",
+                );
             };
             let inputs = [Some(self.link.as_fd()), self.signals.input()];
             let inputs: Vec<_> = inputs.into_iter().flatten().collect();
@@ -224,10 +235,9 @@ impl Wrapper {
                 Report::Continued => self.link.send(News::Awake),
                 Report::Ending(Reason::Finished) => {}
                 Report::Ending(reason) => {
-                    match watch.loss() {
-                        Some(loss) => warn(&format_args!("{loss}; the job is ended")),
-                        None => warn("no renewal was confirmed in time; the job is ended"),
-                    }
+                    let why = watch.loss().map(|loss| loss.to_string());
+                    let why = why.unwrap_or_else(|| "no renewal was confirmed in time".to_owned());
+                    progress.message = Some(format!("{why}; the job was ended"));
                     progress.cut = Some(reason);
                 }
                 Report::Ended(end) => {
@@ -252,17 +262,17 @@ impl Wrapper {
     }
 
     /// Kills all that is left below this process: the job's processes are its children or become so.
-    fn end_all(&mut self) -> Result<Outcome, Failure> {
+    fn end_all(&mut self, why: &str) -> Result<(Outcome, Option<String>), Failure> {
         let end = Moment::now().after(END);
         loop {
             process::kill_below(getpid());
             while let Reaped::Changed(..) = process::reap() {}
             if matches!(process::reap(), Reaped::NoChild) {
-                return Ok(Outcome::Cut);
+                return Ok((Outcome::Cut, Some(why.to_owned())));
             }
             let now = Moment::now();
             if now >= end {
-                let text = "processes of the job cannot be killed";
+                let text = format!("{why}; some of its processes cannot be killed");
                 return Err(Failure::new(status::LOST, text));
             }
             self.await_children(now.after(AGAIN).min(end))?;
@@ -279,17 +289,24 @@ impl Drop for Wrapper {
 
 /// Gives the lock back. A job whose lock was lost before was perhaps not alone.
 fn give_back(held: Held, outcome: Outcome) -> Outcome {
+    let valid_until = valid_until(&held.watch());
+    let is_success = held.is_success(outcome);
     match held.give_back(outcome) {
         Err(error) if error.is_lost() => {
             if outcome != Outcome::Cut {
-                warn(&error);
+                say(&error);
             }
             Outcome::Cut
         }
         // The client's worker goes on trying until this process ends.
         Err(error) => {
-            warn(&error);
-            outcome
+            say(&error);
+            match is_success {
+                // Others may run the job again, now or in a moment.
+                true if Moment::now() >= valid_until => Outcome::Cut,
+                true => Outcome::Unrecorded,
+                false => outcome,
+            }
         }
         Ok(()) => outcome,
     }
@@ -310,9 +327,4 @@ impl Progress {
 fn valid_until(watch: &LeaseWatch) -> Moment {
     let now = Moment::now();
     now.after(watch.remaining())
-}
-
-#[expect(clippy::print_stderr, reason = "the program's own message")]
-pub(crate) fn warn(text: &(impl std::fmt::Display + ?Sized)) {
-    eprintln!("leasehold: {text}");
 }

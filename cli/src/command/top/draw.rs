@@ -229,18 +229,20 @@ fn fitted(text: &str, width: usize, cut_left: bool) -> String {
     if size(text) <= width || width == 0 {
         return text.to_owned();
     }
-    let mut kept: Vec<char> = text.chars().collect();
+    let size_of = |letter: &char| size(letter.encode_utf8(&mut [0; 4]));
+    // Each letter that fits is measured once: a name may have megabytes.
+    let mut left = width - 1;
+    let mut fits = |letter: &char| {
+        let rest = left.checked_sub(size_of(letter));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
     if cut_left {
-        kept.reverse();
+        let kept: Vec<char> = text.chars().rev().take_while(&mut fits).collect();
+        std::iter::once('…').chain(kept.into_iter().rev()).collect()
+    } else {
+        text.chars().take_while(&mut fits).chain(std::iter::once('…')).collect()
     }
-    while size(&kept.iter().collect::<String>()) >= width && !kept.is_empty() {
-        kept.pop();
-    }
-    kept.push('…');
-    if cut_left {
-        kept.reverse();
-    }
-    kept.into_iter().collect()
 }
 
 #[cfg(test)]
