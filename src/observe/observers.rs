@@ -234,7 +234,7 @@ mod tests {
     impl Observer for Stuck {
         fn exchange(&self, _event: &Exchange) {
             self.0.send(()).unwrap();
-            drop(self.1.recv());
+            let _ = self.1.recv();
         }
     }
 

@@ -38,7 +38,10 @@ fn hold_that_ends_inside_an_observer_ends_for_observers() {
 
 /// The names with which holds began and ended.
 #[derive(Clone, Default)]
-struct Names(Arc<Mutex<Vec<(u64, Vec<u8>)>>>);
+struct Names(Arc<Mutex<Vec<HoldName>>>);
+
+/// The number of a hold, and its name.
+type HoldName = (u64, Vec<u8>);
 
 impl Observer for Names {
     fn acquired(&self, event: &Acquired<'_>) {
