@@ -62,7 +62,7 @@ impl LockClientBuilder {
     }
 
     /// The same for sentinels that [`redis::ConnectionInfo`](crate::redis::ConnectionInfo) describes. Each is
-    /// checked as that of [`builder_with_info`](LockClient::builder_with_info) is.
+    /// checked as that of [`builder_with_info`](crate::LockClient::builder_with_info) is.
     ///
     /// ```
     /// use leasehold::LockClient;
