@@ -140,7 +140,19 @@ impl<'a> Run<'a> {
         u64::try_from(millis).ok().map(|millis| boot_time_of(Duration::from_millis(millis)))
     }
 
-    /// When the key was given back, by the server's clock.
+    /// When the key of a run that has ended was given back. The reader of the monitor may be late.
+    fn once_given_back(&self) -> Option<u64> {
+        let begin = Instant::now();
+        loop {
+            let end = self.given_back();
+            if end.is_some() || begin.elapsed() > Duration::from_secs(10) {
+                return end;
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// When the key was given back, by the server's clock, as far as the monitor has read.
     fn given_back(&self) -> Option<u64> {
         let quoted = format!("\"{}\"", self.name);
         let lines = self.monitor.lines(&quoted);
@@ -244,7 +256,7 @@ impl<'a> Run<'a> {
             }
             (Fault::WrapperStopped, _) => key_end.expect("it was held"),
             // Given back: after the last of them is reaped.
-            _ => self.given_back().unwrap_or_else(|| {
+            _ => self.once_given_back().unwrap_or_else(|| {
                 wrong.push("not given back".to_owned());
                 0
             }),
