@@ -165,6 +165,8 @@ impl ObserverList {
             if deferred.len() < MOST_DEFERRED {
                 deferred.push((Arc::clone(self), exchange));
             } else {
+                // It may write to the log, whose logger may be code that locks and comes here again.
+                drop(deferred);
                 self.tell_aside(move |observer| observer.exchange(&exchange));
             }
             true

@@ -448,6 +448,11 @@ fn random_uses_of_all_guards_balance() {
     };
     let workers: Vec<_> = (0..4).map(worker).collect();
     workers.into_iter().for_each(|worker| worker.recv_timeout(SOON * 3).unwrap());
+    // On a machine that runs one thread after the other, no two of them read at a time.
+    let lock = client.rw_lock("r").unwrap();
+    let held = lock.read().unwrap();
+    aside(move || drop(lock.read())).recv_timeout(SOON).unwrap();
+    drop(held);
     recorder.settle();
     let told = recorder.all();
     for how in [How::Free, How::Queued, How::LocalHandOff, How::Shared, How::Reentry, How::Upgrade]
