@@ -122,7 +122,7 @@ impl Runner {
     }
 
     fn sleep(&mut self) -> bool {
-        let next = self.task_queue.sleep();
+        let next = self.task_queue.sleep(self.clock.now());
         // Nothing is due at any time: without this case the clock would wake the thread each second, for
         // a suspend that matters to no task.
         let heard = if next == Moment::FAR {

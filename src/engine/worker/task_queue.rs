@@ -52,6 +52,10 @@ struct State {
     flush_at: Moment,
     /// When the worker wakes by itself; `None` while it is awake, and will look here before it sleeps.
     sleeps_until: Option<Moment>,
+    /// When the check was due for which a slot last woke the worker. A lock that is taken and released over and over
+    /// has a check each time, and none by the time the worker looks. To wake it each time would take a system call a
+    /// lock, so it sleeps no longer than until this, and the later checks need not wake it.
+    woken_for: Moment,
 }
 
 impl State {
@@ -88,6 +92,7 @@ impl TaskQueue {
             unreleased: HashMap::new(),
             flush_at: Moment::FAR,
             sleeps_until: Some(Moment::FAR),
+            woken_for: Moment::FAR,
         };
         TaskQueue {
             state: Mutex::new(state),
@@ -108,7 +113,11 @@ impl TaskQueue {
         let due = state.checks.due(&place).map_or(due, |before| due.min(before));
         let slot: Weak<dyn RenewableSlot> = Arc::<S>::downgrade(slot);
         state.checks.put(place, due, slot);
-        state.sleeps_past(due)
+        let wakes = state.sleeps_past(due);
+        if wakes {
+            state.woken_for = due;
+        }
+        wakes
     }
 
     /// Removes the check of a slot.
@@ -205,14 +214,17 @@ impl TaskQueue {
 
     /// The worker is about to sleep. From now on a caller with an earlier task must wake it. Returns
     /// until when it sleeps.
-    pub(super) fn sleep(&self) -> Moment {
+    pub(super) fn sleep(&self, now: Moment) -> Moment {
         let mut state = self.state.lock();
+        if state.woken_for <= now {
+            state.woken_for = Moment::FAR;
+        }
         // Looked up and noted under one lock. A task that a caller adds before is in `next`; one that it
         // adds after is compared with `sleeps_until`, and the request to wake stays in the channel until
         // the worker waits there.
-        let next = state.next();
-        state.sleeps_until = Some(next);
-        next
+        let until = state.next().min(state.woken_for);
+        state.sleeps_until = Some(until);
+        until
     }
 
     /// The worker is awake, and looks here before it sleeps again. Until then nobody needs to wake it.
@@ -242,7 +254,7 @@ impl TaskQueue {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn next(&self) -> Option<Moment> {
         let state = self.state.lock();
-        state.sleeps_until.map(|until| until.min(state.next()))
+        state.sleeps_until.map(|_| state.next())
     }
 
     /// How many checks, releases and notifications there are.

@@ -75,6 +75,38 @@ fn a_turn_takes_all_slots_and_some_pending_releases() {
 }
 
 #[test]
+fn a_lock_taken_over_and_over_wakes_the_worker_once() {
+    let clock = Arc::new(ManualClock::new(false));
+    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
+    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
+    let memory = Arc::new(ScriptProtocol::new(memory));
+    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
+    let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
+    let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
+
+    let task_queue = TaskQueue::new();
+    let now = clock.now();
+    let first = now.after(SECOND);
+    assert_eq!(task_queue.sleep(now), Moment::FAR);
+    assert!(task_queue.check_at(&slot, first), "the worker slept for ever");
+    task_queue.wake();
+    for number in 1..4 {
+        task_queue.forget(&*slot);
+        assert_eq!(task_queue.sleep(now), first);
+        assert!(!task_queue.check_at(&slot, first.after(SECOND * number)), "it wakes in time");
+        task_queue.wake();
+    }
+    // An earlier check does wake it.
+    task_queue.sleep(now);
+    task_queue.forget(&*slot);
+    assert!(task_queue.check_at(&slot, now), "it sleeps beyond this");
+    task_queue.wake();
+    // A client that is idle by then wakes no more.
+    task_queue.forget(&*slot);
+    assert_eq!(task_queue.sleep(first), Moment::FAR);
+}
+
+#[test]
 fn pending_release_is_listed_once_until_done() {
     let task_queue = TaskQueue::new();
     let clock = Busy::new();
@@ -100,7 +132,7 @@ fn a_shutdown_waits_for_no_thread_that_is_at_work() {
     let now = Moment::from_nanos(5);
     let later = now.after(HOUR);
     task_queue.release_later(later, task(1));
-    task_queue.sleep();
+    task_queue.sleep(now);
     assert!(task_queue.flush_releases(now), "the worker sleeps on");
     task_queue.release_later(later, task(2));
     // A release that failed keeps its pause.
@@ -389,7 +421,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
         turns += 1;
         warned += warnings.len();
         others += rest;
-        let next = worker.task_queue.sleep();
+        let next = worker.task_queue.next_due();
         if next != Moment::FAR {
             // A turn takes some time.
             clock.put_forward(next.max(clock.now().after(Duration::from_millis(1))));
