@@ -6,7 +6,7 @@
 //! | `unlock NAME` | `unlocked T`: it let go once, and began to at this moment |
 //! | `count NAME` | `count …`: how often the holder has it, as this side sees it |
 //! | `contend NAME THREADS TARGET MICROS` | `done N`: its threads had the lock that often, until all processes together had it TARGET times |
-//! | `bench NAME THREADS MILLIS MICROS` | `done N P50 P99`: its threads had the lock that often in that time, each for MICROS, and these are nanoseconds from a call to the lock. A name that ends in `:` is one for each thread |
+//! | `bench NAME THREADS MILLIS MICROS` | `done N P50 P99`: its threads had the lock that often in that time, each for MICROS, and these are nanoseconds from a call to the lock. `stuck`: a call had not returned 10 s later. A name that ends in `:` is one for each thread |
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -20,8 +21,11 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// Takes the lock of a name, and returns what lets go of it.
-type locker func(name string) func()
+// How long a call may take after the end of the time that is measured.
+const patience = 10 * time.Second
+
+// Takes the lock of a name, and returns what lets go of it; nothing if it did not get the lock in time.
+type locker func(limit context.Context, name string) func()
 
 func fail(err error) {
 	if err != nil {
@@ -33,9 +37,13 @@ func fail(err error) {
 func withRedsync(address string, lease time.Duration) locker {
 	client := redis.NewClient(&redis.Options{Addr: address, PoolSize: 64})
 	sync := redsync.New(goredis.NewPool(client))
-	return func(name string) func() {
+	return func(limit context.Context, name string) func() {
 		mutex := sync.NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(1<<30))
-		fail(mutex.Lock())
+		if err := mutex.LockContext(limit); limit.Err() != nil {
+			return nil
+		} else {
+			fail(err)
+		}
 		return func() {
 			_, err := mutex.Unlock()
 			fail(err)
@@ -51,8 +59,11 @@ func withRueidislock(address string, lease time.Duration) locker {
 		NoLoopTracking: true,
 	})
 	fail(err)
-	return func(name string) func() {
-		_, cancel, err := locks.WithContext(context.Background(), name)
+	return func(limit context.Context, name string) func() {
+		_, cancel, err := locks.WithContext(limit, name)
+		if limit.Err() != nil {
+			return nil
+		}
 		fail(err)
 		return cancel
 	}
@@ -61,6 +72,9 @@ func withRueidislock(address string, lease time.Duration) locker {
 func bench(lock locker, name string, threads int, run, hold time.Duration) string {
 	all := make([][]int64, threads)
 	var group sync.WaitGroup
+	var stuck atomic.Bool
+	limit, stop := context.WithTimeout(context.Background(), run+patience)
+	defer stop()
 	for thread := range threads {
 		own := name
 		if strings.HasSuffix(name, ":") {
@@ -71,7 +85,11 @@ func bench(lock locker, name string, threads int, run, hold time.Duration) strin
 			defer group.Done()
 			for begun := time.Now(); time.Since(begun) < run; {
 				call := time.Now()
-				unlock := lock(own)
+				unlock := lock(limit, own)
+				if unlock == nil {
+					stuck.Store(true)
+					return
+				}
 				all[thread] = append(all[thread], time.Since(call).Nanoseconds())
 				if hold > 0 {
 					time.Sleep(hold)
@@ -81,6 +99,9 @@ func bench(lock locker, name string, threads int, run, hold time.Duration) strin
 		}()
 	}
 	group.Wait()
+	if stuck.Load() {
+		return "stuck"
+	}
 	waits := slices.Concat(all...)
 	slices.Sort(waits)
 	if len(waits) == 0 {

@@ -52,7 +52,14 @@ struct Round {
 
 type Start<'a> = Box<dyn Fn(&str) -> Result<Peer> + 'a>;
 
-fn measure(start: &Start<'_>, library: &str, url: &str, row: &Row, millis: u64) -> Result<Round> {
+/// Nothing if a call did not return.
+fn measure(
+    start: &Start<'_>,
+    library: &str,
+    url: &str,
+    row: &Row,
+    millis: u64,
+) -> Result<Option<Round>> {
     let mut peers: Vec<Peer> = (0..row.processes).map(|_| start(url)).collect::<Result<_>>()?;
     // Connected, and compiled where that happens while a program runs.
     for (number, peer) in peers.iter_mut().enumerate() {
@@ -67,8 +74,12 @@ fn measure(start: &Start<'_>, library: &str, url: &str, row: &Row, millis: u64) 
     }
     let mut counts = Vec::new();
     let (mut middle, mut late) = (0.0, 0.0_f64);
-    for peer in &peers {
-        let reply = peer.hear("done")?;
+    let replies: Vec<String> = peers.iter().map(|peer| peer.hear("")).collect::<Result<_>>()?;
+    if replies.iter().any(|reply| reply == "stuck") {
+        return Ok(None);
+    }
+    for reply in replies {
+        let reply = reply.strip_prefix("done ").ok_or_else(|| format!("{library}: {reply}"))?;
         let figures: Vec<f64> =
             reply.split(' ').map(|figure| Ok(figure.parse()?)).collect::<Result<_>>()?;
         let [count, median, p99] = figures[..] else { return Err(reply.into()) };
@@ -77,7 +88,7 @@ fn measure(start: &Start<'_>, library: &str, url: &str, row: &Row, millis: u64) 
         late = late.max(p99);
     }
     let rate = counts.iter().sum::<f64>() * 1_000.0 / millis as f64;
-    Ok(Round { rate, median: middle / 1e3, p99: late / 1e3, fair: jain(&counts) })
+    Ok(Some(Round { rate, median: middle / 1e3, p99: late / 1e3, fair: jain(&counts) }))
 }
 
 fn main() -> Result<()> {
@@ -123,23 +134,32 @@ fn main() -> Result<()> {
         seconds
     );
     for row in &ROWS {
-        let mut rounds: BTreeMap<&str, Vec<Round>> = BTreeMap::new();
+        // Each with the rate of the raw lock in the same turn.
+        let mut rounds: BTreeMap<&str, Vec<(Round, f64)>> = BTreeMap::new();
+        let mut stuck = Vec::new();
         for _ in 0..ROUNDS {
+            let mut raw = f64::NAN;
             for (library, start) in &libraries {
-                let round = measure(start, library, &url, row, seconds * 1_000)?;
-                rounds.entry(library).or_default().push(round);
+                let all = rounds.entry(library).or_default();
+                let Some(round) = measure(start, library, &url, row, seconds * 1_000)? else {
+                    stuck.push(*library);
+                    continue;
+                };
+                if *library == "raw" {
+                    raw = round.rate;
+                }
+                all.push((round, raw));
             }
         }
-        let raw = rounds["raw"].clone();
         let mut table = Table::new();
         table.load_preset(ASCII_MARKDOWN);
         table.set_header([row.title, "locks/s", "by raw", "median", "p99", "Jain"]);
         for (library, _) in &libraries {
             let rounds = &rounds[library];
-            let of =
-                |figure: fn(&Round) -> f64| median(&rounds.iter().map(figure).collect::<Vec<_>>());
-            let by_raw: Vec<f64> =
-                rounds.iter().zip(&raw).map(|(round, raw)| round.rate / raw.rate).collect();
+            let of = |figure: fn(&Round) -> f64| {
+                median(&rounds.iter().map(|(round, _)| figure(round)).collect::<Vec<_>>())
+            };
+            let by_raw: Vec<f64> = rounds.iter().map(|(round, raw)| round.rate / raw).collect();
             table.add_row([
                 (*library).to_owned(),
                 format!("{:.0}", of(|round| round.rate)),
@@ -150,6 +170,11 @@ fn main() -> Result<()> {
             ]);
         }
         println!("\n{table}");
+        for library in stuck {
+            println!(
+                "{library}: a round is left out, as a call had not returned 10 s after its end"
+            );
+        }
     }
     Ok(())
 }
