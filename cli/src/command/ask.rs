@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use leasehold::LockClient;
 use serde_json::json;
 
 use crate::command::show::Named;
-use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 use crate::kind::{Kind, word_of};
 use crate::report::json;
@@ -21,15 +21,10 @@ pub(crate) struct AskArguments {
 }
 
 impl AskArguments {
-    pub(crate) fn run(
-        self,
-        connection: &ConnectionArguments,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let client = connection.open()?;
+    pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
         let other = match self.named.kind {
             Some(kind) => Some(kind.word()),
-            None => self.named.find(&client)?.first().map(word_of),
+            None => self.named.find(client)?.first().map(word_of),
         };
         if let Some(other) = other.filter(|kind| *kind != Kind::Mutex.word()) {
             return Err(Failure::usage(format!(

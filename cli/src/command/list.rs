@@ -7,7 +7,6 @@ use clap::Args;
 use leasehold::{ListedLock, LockClient};
 use serde_json::json;
 
-use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 use crate::kind::{Kind, word_of};
 use crate::name::{self, NameArgument};
@@ -57,13 +56,8 @@ pub(crate) struct ListArguments {
 }
 
 impl ListArguments {
-    pub(crate) fn run(
-        self,
-        connection: &ConnectionArguments,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let client = connection.open()?;
-        let mut locks = self.selection.read(&client)?;
+    pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
+        let mut locks = self.selection.read(client)?;
         locks.sort_by(|one, other| (one.name(), one.kind()).cmp(&(other.name(), other.kind())));
         if json {
             json::print(json!({ "locks": json::locks(&locks) }))?;

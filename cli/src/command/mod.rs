@@ -76,18 +76,18 @@ pub(crate) fn parse() -> Result<Arguments, Failure> {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { command, connection, json } = arguments;
     match command {
-        Command::Ls(list) => list.run(&connection, json),
+        Command::Ls(list) => list.run(&connection.open()?, json),
         #[cfg(unix)]
         Command::Run(_) if json => Err(Failure::usage("run prints no JSON")),
         #[cfg(unix)]
         Command::Run(run) => run.run(&connection),
-        Command::Show(show) => show.run(&connection, json),
+        Command::Show(show) => show.run(&connection.open()?, json),
         #[cfg(unix)]
         Command::Top(top) => top.run(&connection, json),
-        Command::Wait(wait) => wait.run(&connection, json),
-        Command::Ask(ask) => ask.run(&connection, json),
+        Command::Wait(wait) => wait.run(&connection.open()?, json),
+        Command::Ask(ask) => ask.run(&connection.open()?, json),
         Command::Generate(generate) => generate.run(Arguments::command()),
         Command::Doctor(doctor) => doctor.run(&connection, json),
-        Command::Release(release) => release.run(&connection, json),
+        Command::Release(release) => release.run(&connection.open()?, json),
     }
 }

@@ -8,7 +8,6 @@ use leasehold::{Holder, ListedLock, LockClient};
 use serde_json::{Value, json};
 
 use crate::command::show::Named;
-use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::name::Shown;
@@ -33,13 +32,8 @@ pub(crate) struct ReleaseArguments {
 }
 
 impl ReleaseArguments {
-    pub(crate) fn run(
-        self,
-        connection: &ConnectionArguments,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let client = connection.open()?;
-        let mut locks = self.named.find(&client)?;
+    pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
+        let mut locks = self.named.find(client)?;
         locks.retain(|lock| !lock.inspection().holders().is_empty());
         if locks.len() > 1 {
             return Err(Failure::usage(
@@ -49,7 +43,7 @@ impl ReleaseArguments {
         let mut evicted = Vec::new();
         if let Some(lock) = locks.first() {
             for holder in self.chosen(lock)? {
-                if self.evict(&client, lock, holder)? {
+                if self.evict(client, lock, holder)? {
                     evicted.push(holder);
                 }
             }

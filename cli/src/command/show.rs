@@ -7,7 +7,6 @@ use clap::Args;
 use leasehold::{ListedLock, LockClient};
 use serde_json::json;
 
-use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 use crate::kind::{Kind, word_of};
 use crate::name::{self, NameArgument, Shown};
@@ -48,12 +47,8 @@ pub(crate) struct ShowArguments {
 }
 
 impl ShowArguments {
-    pub(crate) fn run(
-        self,
-        connection: &ConnectionArguments,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let locks = self.named.find(&connection.open()?)?;
+    pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
+        let locks = self.named.find(client)?;
         if json {
             json::print(json!({ "locks": json::locks(&locks) }))?;
             return Ok(ExitCode::SUCCESS);

@@ -9,7 +9,6 @@ use leasehold::{ListedLock, LockClient};
 use serde_json::json;
 
 use crate::command::show::Named;
-use crate::connection::ConnectionArguments;
 use crate::duration::parse_duration;
 use crate::failure::Failure;
 use crate::report::json;
@@ -36,14 +35,9 @@ pub(crate) struct WaitArguments {
 }
 
 impl WaitArguments {
-    pub(crate) fn run(
-        self,
-        connection: &ConnectionArguments,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let client = connection.open()?;
+    pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
         let limit = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
-        let locks = self.until_free(&client, limit)?;
+        let locks = self.until_free(client, limit)?;
         if json {
             json::print(json!({ "free": locks.is_empty(), "locks": json::locks(&locks) }))?;
         }

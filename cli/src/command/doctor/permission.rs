@@ -87,7 +87,7 @@ fn needs(kind: Kind, name: &[u8]) -> Vec<Need> {
         channel: channel.to_vec(),
     };
     let mut needs = Vec::new();
-    for command in rule::commands(kind).iter().copied() {
+    for command in rule::commands(kind) {
         match command {
             "publish" | "subscribe" | "unsubscribe" => {
                 needs.extend(channels.iter().map(|channel| {
