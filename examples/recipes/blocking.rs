@@ -1,7 +1,7 @@
 //! A lock inside an asynchronous program: it is waited for on a thread where blocking is allowed.
 //!
 //! ```sh
-//! cargo run --package leasehold-recipes --bin blocking
+//! cargo run --bin blocking
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! A worker that stops gracefully: SIGTERM ends its waits at once, and its present piece of work is finished.
 //!
 //! ```sh
-//! cargo run --package leasehold-recipes --bin worker
+//! cargo run --bin worker
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]
