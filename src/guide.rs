@@ -25,6 +25,7 @@ page!(topologies);
 page!(command);
 page!(limits);
 page!(moving);
+page!(comparison);
 page!(proof);
 
 // Its code and its links need the feature.

@@ -156,6 +156,10 @@ fn main() -> Result<()> {
         table.set_header([row.title, "locks/s", "by raw", "median", "p99", "Jain"]);
         for (library, _) in &libraries {
             let rounds = &rounds[library];
+            if rounds.is_empty() {
+                table.add_row([library, "-", "-", "-", "-", "-"]);
+                continue;
+            }
             let of = |figure: fn(&Round) -> f64| {
                 median(&rounds.iter().map(|(round, _)| figure(round)).collect::<Vec<_>>())
             };
