@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::iter;
+use std::time::Duration;
 
 use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, Weak};
 use crate::base::time::{Clock, Moment};
@@ -24,6 +25,8 @@ use crate::protocol::target::Target;
 pub(super) const MAX_RELEASES_PER_RUN: usize = 256;
 /// The most release requests of others that wait for the user's callback. Others may send any number.
 pub(super) const MAX_RELEASE_REQUESTS: usize = 1024;
+/// How long the worker remembers a check that is gone: an idle client makes no more turns after this.
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(2);
 
 /// The tasks of the worker, and until when it sleeps.
 #[derive(Debug)]
@@ -52,9 +55,10 @@ struct State {
     flush_at: Moment,
     /// When the worker wakes by itself; `None` while it is awake, and will look here before it sleeps.
     sleeps_until: Option<Moment>,
-    /// When the check was due for which a slot last woke the worker. A lock that is taken and released over and over
-    /// has a check each time, and none by the time the worker looks. To wake it each time would take a system call a
-    /// lock, so it sleeps no longer than until this, and the later checks need not wake it.
+    /// When the check was due for which a slot last woke the worker, or [`IDLE_AFTER`] later; [`Moment::FAR`] once
+    /// that has passed. A lock that is taken and released over and over has a check each time, and none by the time the
+    /// worker looks. To wake it each time would take a system call a lock, so it sleeps no longer than until this, and
+    /// the later checks need not wake it.
     woken_for: Moment,
 }
 
@@ -216,9 +220,11 @@ impl TaskQueue {
     /// until when it sleeps.
     pub(super) fn sleep(&self, now: Moment) -> Moment {
         let mut state = self.state.lock();
-        if state.woken_for <= now {
-            state.woken_for = Moment::FAR;
-        }
+        state.woken_for = match state.woken_for {
+            past if past <= now => Moment::FAR,
+            Moment::FAR => Moment::FAR,
+            due => due.min(now.after(IDLE_AFTER)),
+        };
         // Looked up and noted under one lock. A task that a caller adds before is in `next`; one that it
         // adds after is compared with `sleeps_until`, and the request to wake stays in the channel until
         // the worker waits there.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::report::Report;
 use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, Runner};
 use super::scheduled_task::ScheduledTask;
-use super::task_queue::{MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
+use super::task_queue::{IDLE_AFTER, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
 use super::worker_request::WorkerRequest;
 use super::{PendingRelease, RenewableSlot, Worker};
 use crate::base::id::Identity;
@@ -20,7 +20,7 @@ use crate::engine::callback::Notification;
 use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, HeldLease};
 use crate::engine::long_wait::LongWait;
-use crate::engine::slot::WaitLimit;
+use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::protocol::script_protocol::ScriptProtocol;
@@ -74,18 +74,22 @@ fn a_turn_takes_all_slots_and_some_pending_releases() {
     assert_eq!((checks, in_progress.len()), (500, 500 + MAX_RELEASES_PER_RUN));
 }
 
-#[test]
-fn a_lock_taken_over_and_over_wakes_the_worker_once() {
+/// Two slots of a client whose clock stands, and the moment that it shows.
+fn two_slots() -> ([Arc<Slot>; 2], Moment) {
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let memory = Arc::new(ScriptProtocol::new(memory));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
-    let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
+    let slot = |name: &[u8]| engine.slot(&MutexKind, Name::new(b"", name).unwrap());
+    ([slot(b"x"), slot(b"y")], clock.now())
+}
 
+#[test]
+fn a_lock_taken_over_and_over_wakes_the_worker_once() {
+    let ([slot, other], now) = two_slots();
     let task_queue = TaskQueue::new();
-    let now = clock.now();
     let first = now.after(SECOND);
     assert_eq!(task_queue.sleep(now), Moment::FAR);
     assert!(task_queue.check_at(&slot, first), "the worker slept for ever");
@@ -96,14 +100,32 @@ fn a_lock_taken_over_and_over_wakes_the_worker_once() {
         assert!(!task_queue.check_at(&slot, first.after(SECOND * number)), "it wakes in time");
         task_queue.wake();
     }
-    // An earlier check does wake it.
+    // An earlier check does wake it, and is not slept through.
     task_queue.sleep(now);
-    task_queue.forget(&*slot);
-    assert!(task_queue.check_at(&slot, now), "it sleeps beyond this");
+    assert!(task_queue.check_at(&other, now.after(SECOND / 2)), "it sleeps beyond this");
+    task_queue.wake();
+    assert_eq!(task_queue.sleep(now), now.after(SECOND / 2));
     task_queue.wake();
     // A client that is idle by then wakes no more.
     task_queue.forget(&*slot);
+    task_queue.forget(&*other);
     assert_eq!(task_queue.sleep(first), Moment::FAR);
+}
+
+#[test]
+fn an_idle_worker_soon_forgets_a_check_of_tomorrow() {
+    let ([slot, _], now) = two_slots();
+    let task_queue = TaskQueue::new();
+    task_queue.sleep(now);
+    assert!(task_queue.check_at(&slot, now.after(24 * HOUR)));
+    task_queue.wake();
+    task_queue.forget(&*slot);
+    assert_eq!(task_queue.sleep(now), now.after(IDLE_AFTER));
+    // Another turn does not put that off.
+    task_queue.wake();
+    assert_eq!(task_queue.sleep(now.after(SECOND)), now.after(IDLE_AFTER));
+    task_queue.wake();
+    assert_eq!(task_queue.sleep(now.after(IDLE_AFTER)), Moment::FAR);
 }
 
 #[test]
