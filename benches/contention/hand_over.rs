@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::LockClient;
 use leasehold_support::Child;
@@ -179,8 +179,8 @@ fn pass_lock(mut turns: Turns, url: String) -> Outcome {
     })
 }
 
-/// The least that a hand-over by Redis can take: whoever has the only element of a list has the lock. It has no lease,
-/// and a connection of its own for each that waits.
+/// The least that a hand-over by Redis can take: the only element of a list is the lock. It has no lease, and each
+/// waiter has a connection of its own.
 fn pass_token(mut turns: Turns, url: &str, list: &str) -> Outcome {
     let (mut own, mut other) = (connect(url), connect(url));
     // The first to come makes the token.
@@ -248,12 +248,12 @@ pub(crate) fn await_waiter(guard: &leasehold::Guard) -> bool {
 }
 
 fn await_that(mut is_so: impl FnMut() -> bool) -> bool {
-    let step = Duration::from_micros(50);
-    (0..FORLORN.as_micros() / step.as_micros()).any(|_| {
-        let so = is_so();
-        if !so {
-            thread::sleep(step);
+    let begin = Instant::now();
+    while !is_so() {
+        if begin.elapsed() > FORLORN {
+            return false;
         }
-        so
-    })
+        thread::sleep(Duration::from_micros(50));
+    }
+    true
 }

@@ -19,10 +19,13 @@ use leasehold_interop::language::{self, Java, Python};
 use leasehold_interop::{Peer, Result, worker};
 use leasehold_support::stat::{jain, median};
 use leasehold_support::{Server, or_skip, skip};
+use redis::Commands as _;
 
 use peer::Go;
 
 const ROUNDS: usize = 3;
+/// How long a library does the same before it is measured.
+const WARM_MILLIS: u64 = 2_000;
 
 /// What is measured: processes × threads, a name for all or for each thread, and how long each holds.
 struct Row {
@@ -33,11 +36,12 @@ struct Row {
     hold_micros: u64,
 }
 
-const ROWS: [Row; 4] = [
+const ROWS: [Row; 5] = [
     Row { title: "alone", processes: 1, threads: 1, name: "alone", hold_micros: 0 },
     Row { title: "8 names", processes: 1, threads: 8, name: "own:", hold_micros: 0 },
     Row { title: "2 × 4, hold 0", processes: 2, threads: 4, name: "one", hold_micros: 0 },
     Row { title: "2 × 4, hold 1 ms", processes: 2, threads: 4, name: "one", hold_micros: 1_000 },
+    Row { title: "8 × 1, hold 1 ms", processes: 8, threads: 1, name: "one", hold_micros: 1_000 },
 ];
 
 /// What one library did in one round of a row.
@@ -61,20 +65,19 @@ fn measure(
     millis: u64,
 ) -> Result<Option<Round>> {
     let mut peers: Vec<Peer> = (0..row.processes).map(|_| start(url)).collect::<Result<_>>()?;
-    // Connected, and compiled where that happens while a program runs.
-    for (number, peer) in peers.iter_mut().enumerate() {
-        peer.say(&format!("bench warm:peer:{library}:{number}: 1 500 0"))?;
-        peer.hear("done")?;
-    }
     // Each library has keys of its own: what it leaves is no other's.
-    let command =
-        format!("bench peer:{library}:{} {} {millis} {}", row.name, row.threads, row.hold_micros);
-    for peer in &mut peers {
-        peer.say(&command)?;
-    }
+    let (name, threads, micros) = (row.name, row.threads, row.hold_micros);
+    let mut all = |key: &str, millis| -> Result<Vec<String>> {
+        for peer in &mut peers {
+            peer.say(&format!("bench {key}:{library}:{name} {threads} {millis} {micros}"))?;
+        }
+        peers.iter().map(|peer| peer.hear("")).collect()
+    };
+    // Connected, and compiled where that happens while a program runs: by the same row for a while.
+    all("warm", WARM_MILLIS)?;
     let mut counts = Vec::new();
     let (mut middle, mut late) = (0.0, 0.0_f64);
-    let replies: Vec<String> = peers.iter().map(|peer| peer.hear("")).collect::<Result<_>>()?;
+    let replies = all("peer", millis)?;
     if replies.iter().any(|reply| reply == "stuck") {
         return Ok(None);
     }
@@ -100,6 +103,7 @@ fn main() -> Result<()> {
     }
     let Some(server) = or_skip(Server::builder().tcp().start()) else { return Ok(()) };
     let url = server.tcp_url();
+    let mut redis = redis::Client::open(url.as_str())?.get_connection()?;
     let seconds = match std::env::var("LEASEHOLD_SECONDS") {
         Ok(seconds) => seconds.parse()?,
         Err(_) => 3,
@@ -136,13 +140,16 @@ fn main() -> Result<()> {
     for row in &ROWS {
         // Each with the rate of the raw lock in the same turn.
         let mut rounds: BTreeMap<&str, Vec<(Round, f64)>> = BTreeMap::new();
-        let mut stuck = Vec::new();
+        // How many rounds are left out, and how many keys of the lock were there then.
+        let mut stuck: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for _ in 0..ROUNDS {
             let mut raw = f64::NAN;
             for (library, start) in &libraries {
                 let all = rounds.entry(library).or_default();
                 let Some(round) = measure(start, library, &url, row, seconds * 1_000)? else {
-                    stuck.push(*library);
+                    let left: Vec<String> = redis.keys(format!("*peer:{library}:*"))?;
+                    let (rounds, keys) = stuck.entry(library).or_default();
+                    (*rounds, *keys) = (*rounds + 1, *keys + left.len());
                     continue;
                 };
                 if *library == "raw" {
@@ -174,9 +181,10 @@ fn main() -> Result<()> {
             ]);
         }
         println!("\n{table}");
-        for library in stuck {
+        for (library, (left_out, keys)) in stuck {
             println!(
-                "{library}: a round is left out, as a call had not returned 10 s after its end"
+                "{library}: {left_out} of {ROUNDS} rounds are left out, as a call had not returned 10 s after the \
+                 end; keys of the lock in Redis then: {keys}"
             );
         }
     }
