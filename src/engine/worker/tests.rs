@@ -105,6 +105,10 @@ fn a_lock_taken_over_and_over_wakes_the_worker_once() {
     assert!(task_queue.check_at(&other, now.after(SECOND / 2)), "it sleeps beyond this");
     task_queue.wake();
     assert_eq!(task_queue.sleep(now), now.after(SECOND / 2));
+    // Nor is one that was added while it was awake.
+    task_queue.wake();
+    assert!(!task_queue.check_at(&other, now.after(SECOND / 4)), "it is awake");
+    assert_eq!(task_queue.sleep(now), now.after(SECOND / 4));
     task_queue.wake();
     // A client that is idle by then wakes no more.
     task_queue.forget(&*slot);

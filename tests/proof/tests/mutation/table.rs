@@ -317,6 +317,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::task_queue::a_lease_taken_again_has_one_entry_on_the_task_queue",
     ),
     bug(
+        "worker-sleeps-past-a-check",
+        "the worker wakes for the first check, whatever it was woken for",
+        "leasehold::engine::worker::tests::a_lock_taken_over_and_over_wakes_the_worker_once",
+    ),
+    bug(
+        "worker-woken-by-each-lock",
+        "a lock taken over and over does not wake the worker each time",
+        "leasehold::engine::worker::tests::a_lock_taken_over_and_over_wakes_the_worker_once",
+    ),
+    bug(
         "turn-without-end",
         "a renewal that is due does not wait for what comes meanwhile",
         "leasehold::engine::worker::tests::a_turn_ends_although_more_falls_due_meanwhile",
