@@ -117,7 +117,7 @@ fn turns(pair: &mut [Child; 2], count: usize, seen: &mut Seen) -> Vec<f64> {
     spans
 }
 
-/// The release script where it hands over, alone: who waits is an entry in the queue, and nothing else.
+/// The release script where it hands over, alone: the waiter is an entry in the queue, and nothing else.
 struct Alone<'a> {
     raw: Raw,
     other: Connection,

@@ -55,8 +55,8 @@ struct State {
     flush_at: Moment,
     /// When the worker wakes by itself; `None` while it is awake, and will look here before it sleeps.
     sleeps_until: Option<Moment>,
-    /// When the check was due for which a slot last woke the worker, or [`IDLE_AFTER`] later; [`Moment::FAR`] once
-    /// that has passed. A lock that is taken and released over and over has a check each time, and none by the time the
+    /// When the check was due for which a slot last woke the worker, but at most [`IDLE_AFTER`] after the worker next
+    /// slept; [`Moment::FAR`] once that has passed. A lock that is taken and released over and over has a check each time, and none by the time the
     /// worker looks. To wake it each time would take a system call a lock, so it sleeps no longer than until this, and
     /// the later checks need not wake it.
     woken_for: Moment,
