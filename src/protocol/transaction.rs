@@ -110,15 +110,12 @@ fn apply_by_script(
             "a command of a transaction under a semaphore or a read-write lock has too many words";
         return Err(Failure::refused_here(text));
     }
-    // A script declares its keys, and only the server knows which words of a command are keys.
-    let ask = |words: &Vec<&[u8]>| {
-        Call::plain(&[&[&b"COMMAND"[..], b"GETKEYS"], words.as_slice()].concat())
-    };
-    let asks: Vec<Call> = commands.iter().map(ask).collect();
+    let questions: Vec<Call> = commands.iter().map(|words| question(words)).collect();
     let mut keys = vec![target.key().to_vec()];
     // All replies are read, or the next user of the connection would get those that are left.
-    let replies = session.call_all(&asks, deadline);
-    for found in replies.into_iter().map(keys_of).collect::<Vec<_>>() {
+    let replies = session.call_all(&questions, deadline);
+    let found = commands.iter().zip(replies).map(|(words, reply)| keys_of(words, reply));
+    for found in found.collect::<Vec<_>>() {
         keys.extend(found?);
     }
 
@@ -134,10 +131,25 @@ fn apply_by_script(
     }
 }
 
-/// The keys of a command, as the server tells them. A command that it does not know, or not in this form, is
-/// refused, and with it all the others.
-fn keys_of(reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
+/// Asks the server about one command before any of them runs. A script declares its keys, and only the server knows
+/// which words of a command are keys. A command of one word has none, and `COMMAND GETKEYS` of Redis 7.0 takes no such
+/// command. So there the server is asked whether the word is a command by itself.
+fn question(words: &[&[u8]]) -> Call {
+    let asked: &[u8] = if words.len() == 1 { b"INFO" } else { b"GETKEYS" };
+    Call::plain(&[&[b"COMMAND", asked], words].concat())
+}
+
+/// The keys of a command, by the reply to its question. A command that the server does not know, or not in this form,
+/// is refused, and with it all the others.
+fn keys_of(words: &[&[u8]], reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
     match reply {
+        Ok(Reply { value: Value::Array(found), .. }) if words.len() == 1 => {
+            if is_whole(&found) {
+                return Ok(Vec::new());
+            }
+            let text = "a command of one word in a transaction is unknown, or needs more words";
+            Err(Failure::refused_here(text))
+        }
         Ok(Reply { value: Value::Array(keys), .. }) => {
             let key = |key| match key {
                 Value::BulkString(key) => Ok(key),
@@ -148,6 +160,15 @@ fn keys_of(reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
         Ok(Reply { value, .. }) => Err(unexpected(&value)),
         Err(failure) if failure.is_without_keys() => Ok(Vec::new()),
         Err(failure) => Err(failure),
+    }
+}
+
+/// Whether `COMMAND INFO` tells of a command that may consist of its name alone: the number of its words is 1, or at
+/// least 1, which is told as -1.
+fn is_whole(found: &[Value]) -> bool {
+    match found {
+        [Value::Array(told)] => matches!(told.get(1), Some(Value::Int(1 | -1))),
+        _ => false,
     }
 }
 

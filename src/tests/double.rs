@@ -472,6 +472,20 @@ fn transaction_applies_while_held_and_not_after_a_loss() {
 }
 
 #[test]
+fn permits_transaction_takes_commands_of_one_word_that_need_no_more() {
+    let server = Server::new();
+    let permit = server.client().semaphore("a", 2).unwrap().acquire().unwrap();
+    let replies = permit.transaction(|pipe| _ = pipe.cmd("INCR").arg("x").cmd("time")).unwrap();
+    assert!(matches!(&replies[..], [Value::Int(1), Value::Array(_)]), "{replies:?}");
+    for odd in ["GET", "GEOADD"] {
+        let error = permit.transaction(|pipe| _ = pipe.cmd("INCR").arg("x").cmd(odd)).unwrap_err();
+        assert!(error.is_refused(), "{error}");
+    }
+    // Those before them were not applied.
+    assert_eq!(server.inner().call(&[b"GET", b"x"]).unwrap(), Value::BulkString(b"1".to_vec()));
+}
+
+#[test]
 fn full_memory_allows_renewal_release_and_hand_over() {
     let server = Server::new();
     let (here, there) = (server.client(), server.client());

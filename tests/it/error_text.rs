@@ -28,8 +28,8 @@ fn error_texts_match_the_table() {
         groups.into_iter().flat_map(|group| group.join().expect("no error of the test")).collect()
     });
     let known: Vec<&str> = TABLE.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
-    let new: Vec<String> =
-        rows.iter().map(Row::line).filter(|line| !known.contains(&line.as_str())).collect();
+    let provoked = rows.iter().filter(|row| !row.is_skipped()).map(Row::line);
+    let new: Vec<String> = provoked.filter(|line| !known.contains(&line.as_str())).collect();
     let is_mine = |line: &&&str| rows.iter().any(|row| row.is_of(line));
     let others: Vec<_> = known.iter().filter(|line| !is_mine(line)).collect();
     // Those of the other state of the feature `tls` are in the table too.

@@ -16,26 +16,37 @@ pub(crate) struct Row {
     to_do: &'static str,
     text: String,
     predicate: String,
+    /// Whether it could not be provoked here.
+    is_skipped: bool,
 }
 
 /// What a user did, what there is to do about it, and the error.
 pub(crate) fn row(did: &'static str, to_do: &'static str, error: Error) -> Row {
-    Row { did, to_do, text: general(&error.to_string()), predicate: predicates(&error) }
+    told(did, to_do, &error.to_string(), predicates(&error))
 }
 
 /// The same of an error of another process, which says its text and its predicates.
 pub(crate) fn told(did: &'static str, to_do: &'static str, text: &str, predicate: String) -> Row {
-    Row { did, to_do, text: general(text), predicate }
+    Row { did, to_do, text: general(text), predicate, is_skipped: false }
 }
 
 /// What a user did that is no error.
 pub(crate) fn fine(did: &'static str, why: &'static str) -> Row {
-    Row { did, to_do: why, text: "(no error)".to_owned(), predicate: "–".to_owned() }
+    told(did, why, "(no error)", "–".to_owned())
 }
 
 impl Row {
+    /// A row that cannot be provoked here, whatever it says.
+    pub(crate) fn skipped(did: &'static str) -> Row {
+        Row { is_skipped: true, ..told(did, "", "", String::new()) }
+    }
+
+    pub(crate) fn is_skipped(&self) -> bool {
+        self.is_skipped
+    }
+
     pub(crate) fn line(&self) -> String {
-        let Row { did, to_do, text, predicate } = self;
+        let Row { did, to_do, text, predicate, .. } = self;
         format!("| {did} | {} | {to_do} | {predicate} |", text.replace('|', "\\|"))
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use leasehold::{Error, LockClient, LockOptions};
 
-use leasehold_support::{Action, Fault, Proxy, Server};
+use leasehold_support::{Action, Fault, Proxy, Server, or_skip};
 
 use super::row::{Row, row};
 use crate::common::{SOON, ask, ms, renewed, until};
@@ -179,9 +179,7 @@ fn states() -> Vec<Row> {
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
     rows.push(row("Redis is out of memory", "raise maxmemory", lock(&one)));
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "0"]);
-    let disks = LockOptions::new().min_fsyncs(true, 0, ms(500));
-    let error = one.mutex_with("orders:42", disks).unwrap().try_lock().unwrap_err();
-    rows.push(row("`min_fsyncs` where the server has no append-only file", "turn it on", error));
+    rows.extend(disks());
     // Behind the script it would be refused as well.
     ask::<()>(&server, &["CONFIG", "SET", "busy-reply-threshold", "1"]);
     thread::scope(|scope| {
@@ -209,6 +207,26 @@ fn states() -> Vec<Row> {
     });
     rows.push(row("more clients than maxclients", "raise it", open(full.tcp_url())));
     rows
+}
+
+fn disks() -> [Row; 2] {
+    let synced = |server: &Server| {
+        let client = LockClient::open(server.tcp_url()).unwrap();
+        let disks = LockOptions::new().min_fsyncs(true, 0, ms(500));
+        client.mutex_with("orders:42", disks).unwrap().try_lock().unwrap_err()
+    };
+    let (did, to_do) = ("`min_fsyncs` where the server has no append-only file", "turn it on");
+    let no_file = match or_skip(Server::builder().tcp().since(7, 2).start()) {
+        Some(server) => row(did, to_do, synced(&server)),
+        None => Row::skipped(did),
+    };
+    // The usual server, if it is that old. A later one is made to look like it.
+    let usual = start();
+    let word = ["COMMAND", "INFO", "WAITAOF"];
+    let is_old = ask::<Vec<redis::Value>>(&usual, &word) == [redis::Value::Nil];
+    let renamed = || Server::builder().tcp().arg("--rename-command").arg("WAITAOF").arg("");
+    let old = if is_old { usual } else { renamed().start().expect("a server") };
+    [no_file, row("`min_fsyncs` before Redis 7.2", "upgrade", synced(&old))]
 }
 
 fn loading(server: &Server, client: &LockClient) -> Error {

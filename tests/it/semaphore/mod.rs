@@ -147,9 +147,9 @@ fn transaction_applies_while_held_and_not_after() {
         .unwrap();
     assert_eq!(replies[..3], [Value::Okay, Value::Int(42), Value::SimpleString("PONG".into())]);
     assert!(matches!(replies[3], Value::ServerError(_)), "{replies:?}");
-    for odd in [&["NOSUCH", "x"][..], &["SET", "stock"]] {
+    for odd in [&["NOSUCH", "x"][..], &["SET", "stock"], &["NOSUCH"], &["GET"], &["CONFIG"]] {
         let add = |pipe: &mut Pipeline| {
-            pipe.cmd("DEL").arg("stock").cmd(odd[0]).arg(odd[1]);
+            pipe.cmd("DEL").arg("stock").cmd(odd[0]).arg(&odd[1..]);
         };
         assert!(permit.transaction(add).unwrap_err().is_refused());
     }

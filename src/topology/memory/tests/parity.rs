@@ -24,6 +24,8 @@ struct Pair {
     rng: Rng,
     real: Connection,
     store: Store,
+    /// How many spans were chosen.
+    spans: u64,
     /// The log of commands, to explain a difference.
     history: Vec<String>,
 }
@@ -82,7 +84,8 @@ impl Pair {
     fn new(server: &Server, seed: u64) -> Pair {
         let mut real = server.connection();
         redis::cmd("FLUSHALL").exec(&mut real).unwrap();
-        Pair { rng: Rng::with_seed(seed), real, store: Store::default(), history: Vec::new() }
+        let rng = Rng::with_seed(seed);
+        Pair { rng, real, store: Store::default(), spans: 0, history: Vec::new() }
     }
 
     /// Runs a command, or a script, on both.
@@ -132,6 +135,14 @@ impl Pair {
         self.rng.choice(among).unwrap().as_bytes().to_vec()
     }
 
+    /// A time to live that none before it is near. For `GT` and `LT` the later of two ends that are
+    /// near each other would depend on how long after each other the commands came.
+    fn span(&mut self) -> String {
+        self.spans += 1;
+        let apart = self.spans * 30_000;
+        if self.rng.bool() { 1_000_000 + apart } else { 1_000_000_000 - apart }.to_string()
+    }
+
     /// One word of a pattern.
     fn word(&mut self, slot: &str) -> Vec<u8> {
         match slot {
@@ -152,9 +163,12 @@ impl Pair {
                 "",
                 "x",
             ]),
-            "far" => self.choose(&["1000000", "2000000", "3000000"]),
+            "far" => self.span().into_bytes(),
             // Not one that ends while the two are compared.
-            "long" => self.choose(&["1000000", "2000000", "0", "-1", "9223372036854775807", "x"]),
+            "long" => {
+                let (one, other) = (self.span(), self.span());
+                self.choose(&[&one, &other, "0", "-1", "9223372036854775807", "x"])
+            }
             "at" => {
                 let far = micros() / 1000 + 1_000_000_000;
                 let far = (far / 1_000_000 * 1_000_000).to_string();
@@ -511,6 +525,13 @@ fn arity_and_flags_of_commands_match_a_real_server() {
             (false, _) => Access::Read,
         };
         assert_eq!(found, access, "{name}: {flags}");
+        let asked = words(&["COMMAND", "INFO", name, "NOSUCH"]);
+        let (in_memory, _) = Store::default().run(micros(), |run| call(run, &asked));
+        assert_eq!(
+            in_memory.unwrap(),
+            Value::Array(vec![Value::Array(told[..2].to_vec()), Value::Nil]),
+            "{name}"
+        );
         assert!(
             name == "TIME" || PATTERNS.iter().any(|(pattern, _)| pattern.starts_with(name)),
             "{name} is never compared"

@@ -207,6 +207,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "WATCH",
         "it::release::release_does_not_touch_another_owners_key",
     ),
+    bug(
+        "transaction-with-an-unknown-word",
+        "all or nothing",
+        "leasehold::tests::double::permits_transaction_takes_commands_of_one_word_that_need_no_more",
+    ),
     bug("renewed-after-release", "rule 15", "it::release::renewal_racing_the_release_makes_no_key"),
     bug(
         "late-release-as-done",

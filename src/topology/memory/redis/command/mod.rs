@@ -20,11 +20,12 @@ use entry::{Words, is};
 
 pub(crate) use entry::{Access, Command};
 
-/// The only subcommand of those that have any.
-const SUBCOMMANDS: [(&str, &str); 2] = [("PUBSUB", "NUMSUB"), ("COMMAND", "GETKEYS")];
+/// The subcommands of those that have any.
+const SUBCOMMANDS: [(&str, &[&str]); 2] =
+    [("PUBSUB", &["NUMSUB"]), ("COMMAND", &["GETKEYS", "INFO"])];
 
 /// Commands about commands.
-const COMMANDS: &[Command] = &[Command::new("COMMAND", -1, Access::Read, keys)];
+const COMMANDS: &[Command] = &[Command::new("COMMAND", -1, Access::Read, about)];
 
 const TABLES: [&[Command]; 7] = [
     text::COMMANDS,
@@ -59,9 +60,9 @@ pub(crate) fn find(words: &Words) -> Result<&'static Command, ErrorReply> {
     }
     // Redis looks up a subcommand like a command. Checked here, so that a transaction refuses it
     // when it is queued.
-    for (with, subcommand) in SUBCOMMANDS {
+    for (with, subcommands) in SUBCOMMANDS {
         let given = words.get(1).map_or(&b""[..], Vec::as_slice);
-        if command.name == with && !is(given, subcommand) {
+        if command.name == with && !subcommands.iter().any(|known| is(given, known)) {
             return Err(ErrorReply::unknown(&format!("subcommand of {with}"), given));
         }
     }
@@ -77,10 +78,30 @@ fn named(name: &[u8]) -> Result<&'static Command, ErrorReply> {
         .ok_or_else(|| ErrorReply::unknown("command", name))
 }
 
-/// The keys of the command that follows.
-fn keys(_run: &mut Execution, words: &Words) -> CommandResult {
-    let asked = words.get(2..).unwrap_or_default();
-    let Some(name) = asked.first() else { return Err(ErrorReply::arity(b"command|getkeys")) };
+fn about(_run: &mut Execution, words: &Words) -> CommandResult {
+    match words {
+        [_, subcommand, names @ ..] if is(subcommand, "INFO") => {
+            Ok(Value::Array(names.iter().map(|name| told(name)).collect()))
+        }
+        [_, _, asked @ ..] => keys(asked),
+        _ => Err(ErrorReply::arity(b"command")),
+    }
+}
+
+/// What `COMMAND INFO` tells of a command, without its flags and what follows them: its name and its arity.
+fn told(name: &[u8]) -> Value {
+    named(name).map_or(Value::Nil, |command| {
+        let arity = i64::try_from(command.arity).unwrap_or_default();
+        Value::Array(vec![
+            entry::bulk(command.name.to_ascii_lowercase().as_bytes()),
+            Value::Int(arity),
+        ])
+    })
+}
+
+/// The keys of a command. As in Redis 7.0, which is the strictest, it has two words or more.
+fn keys(asked: &Words) -> CommandResult {
+    let [name, _, ..] = asked else { return Err(ErrorReply::arity(b"command|getkeys")) };
     let Ok(command) = named(name) else {
         return Err(ErrorReply::new("ERR Invalid command specified"));
     };
