@@ -53,6 +53,12 @@ pub(crate) struct ConnectionArguments {
     /// How long a connection attempt and each command may take.
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     timeout: Duration,
+    /// How far the clocks of any two servers may differ that have the lock one after the other; default 500ms with
+    /// sentinels and in a cluster, else 0s.
+    ///
+    /// A lease is valid for so much less, or for a tenth less where that is shorter. `doctor` compares the clocks with it.
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
+    max_clock_skew: Option<Duration>,
 }
 
 impl ConnectionArguments {
@@ -66,6 +72,9 @@ impl ConnectionArguments {
         let mut builder = LockClient::builder(self.whole_url()?)
             .connect_timeout(self.timeout)
             .command_timeout(self.timeout);
+        if let Some(skew) = self.max_clock_skew {
+            builder = builder.max_clock_skew(skew);
+        }
         if !self.sentinels.is_empty() {
             builder = builder.sentinels(&self.sentinels);
         }

@@ -11,6 +11,8 @@ use crate::base::text::Span;
 pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LIMITS: &str = "1ms to 30 days";
+/// A difference of clocks takes at most the lease divided by this off its validity.
+const MOST_SKEW: u32 = 10;
 
 /// How long Redis keeps a lock without a renewal, and whether the client renews it.
 ///
@@ -360,6 +362,8 @@ pub struct LockOptions {
     pub(crate) linger: Duration,
     /// Set by the kind of lock, and by no user.
     pub(crate) share: Share,
+    /// How far the clocks of the servers may differ. Set by the client, and by no user.
+    pub(crate) max_clock_skew: Duration,
     min_replicas: Option<Durability>,
     min_fsyncs: Option<Durability>,
 }
@@ -607,6 +611,19 @@ impl LockOptions {
         LockOptions { share, ..self }
     }
 
+    /// The same options for servers whose clocks may differ by this much.
+    pub(crate) fn for_servers(self, max_clock_skew: Duration) -> LockOptions {
+        LockOptions { max_clock_skew, ..self }
+    }
+
+    /// How far the clocks of two servers may differ while a lease of this length lasts.
+    pub(crate) fn clock_skew(&self, ttl: Duration) -> Duration {
+        // A share of the lease, or a short lease would end before it began. Of the lease that was asked
+        // for: what a hand-over writes at first is shorter, and a tenth of that would protect less than
+        // the lease promises.
+        self.max_clock_skew.min(self.lease.ttl.max(ttl) / MOST_SKEW)
+    }
+
     /// How a read-write lock is asked for.
     pub(crate) fn access(&self) -> Option<Access> {
         self.share.access()
@@ -673,6 +690,15 @@ pub(crate) fn check_span(field: &str, span: Duration) -> Result<()> {
     check_bounds(field, span, LONGEST, LIMITS)
 }
 
+/// Checks how far the clocks of servers may differ.
+pub(crate) fn check_skew(skew: Duration) -> Result<()> {
+    if skew > LONGEST {
+        let wrong = format!("{} is too long", Span(skew));
+        return Err(Error::config("max_clock_skew", wrong, "at most 30 days"));
+    }
+    Ok(())
+}
+
 /// Checks that a span is between a millisecond and `longest`. The text `limits` names both.
 pub(crate) fn check_bounds(
     field: &str,
@@ -713,5 +739,20 @@ mod tests {
             assert!(error.contains("max_hold") && error.contains(shown), "{error}");
         }
         LockOptions::new().lease(Lease::fixed(SHORTEST)).max_hold(LONGEST).check().unwrap();
+    }
+
+    #[test]
+    fn skew_in_force_is_at_most_a_tenth_of_what_was_asked_for() {
+        let ms = Duration::from_millis;
+        let options = |lease| LockOptions::new().lease(Lease::renewed(lease)).for_servers(ms(500));
+        assert_eq!(options(ms(30_000)).clock_skew(ms(30_000)), ms(500));
+        assert_eq!(options(ms(1_000)).clock_skew(ms(1_000)), ms(100));
+        // A claim is shorter than its lease, an extension may be longer.
+        assert_eq!(options(ms(30_000)).clock_skew(ms(3_500)), ms(500));
+        assert_eq!(options(ms(1_000)).clock_skew(ms(3_000)), ms(300));
+        assert_eq!(LockOptions::new().clock_skew(ms(30_000)), Duration::ZERO);
+        check_skew(Duration::ZERO).and_then(|()| check_skew(LONGEST)).unwrap();
+        let error = check_skew(Duration::MAX).unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("max_clock_skew"), "{error}");
     }
 }

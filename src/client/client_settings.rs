@@ -57,6 +57,7 @@ pub struct ClientSettings {
     test_on_borrow: Option<bool>,
     give_up_after: Option<String>,
     slow_wait: Option<String>,
+    max_clock_skew: Option<String>,
     announce: Option<bool>,
     connect_now: Option<bool>,
     name_prefix: Option<String>,
@@ -155,7 +156,7 @@ impl ClientSettings {
         let mut builder = LockClient::builder(&self.url);
         set! { self, builder,
             |urls, _field| urls => sentinels, cluster;
-            |text, field| span(field, text)? => connect_timeout, command_timeout, max_wait, give_up_after;
+            |text, field| span(field, text)? => connect_timeout, command_timeout, max_wait, give_up_after, max_clock_skew;
             |text, field| span_or_never(field, text)? => idle_timeout, max_lifetime, slow_wait;
             |value, _field| *value => max_size, min_idle, max_idle, test_on_borrow, announce, connect_now;
             |text, _field| text => name_prefix, label;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
@@ -41,17 +42,25 @@ pub struct LockClient {
     engine: Arc<Engine>,
     name_prefix: Arc<[u8]>,
     address: Arc<str>,
+    /// How far the clocks of any two servers may differ.
+    max_clock_skew: Duration,
     /// Whether a warning about a short lease was logged. Kept here and not in the slot: locking by
     /// key drops the slot after each use, so that every lock would log the warning again.
     warned: Arc<AtomicBool>,
 }
 
 impl LockClient {
-    pub(crate) fn new(engine: Arc<Engine>, name_prefix: Vec<u8>, address: String) -> LockClient {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        name_prefix: Vec<u8>,
+        address: String,
+        max_clock_skew: Duration,
+    ) -> LockClient {
         LockClient {
             engine,
             name_prefix: name_prefix.into(),
             address: address.into(),
+            max_clock_skew,
             warned: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -310,8 +319,9 @@ impl LockClient {
             ));
         }
 
-        // From here on every handle has a way to wait, as `LockOptions::wait_kind` expects.
-        let options = options.wait(wait);
+        // From here on every handle has a way to wait, as `LockOptions::wait_kind` expects, and knows by how
+        // much its validity ends earlier.
+        let options = options.wait(wait).for_servers(self.max_clock_skew);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease.ttl();

@@ -11,7 +11,8 @@ macro_rules! setters {
         open_tls: $open_tls:literal,
         outage: $outage:literal,
         connects: $connects:literal,
-        needs_tls: $needs_tls:literal $(,)?
+        needs_tls: $needs_tls:literal,
+        skew: $skew:literal $(,)?
     ) => {
         /// The largest number of connections to each server (Jedis: max total); default 10, from 1
         /// to 65,536.
@@ -71,6 +72,36 @@ macro_rules! setters {
         /// ```
         pub fn slow_wait(mut self, wait: Option<Duration>) -> Self {
             self.settings.slow_wait = wait;
+            self
+        }
+
+        #[doc = concat!("How far the clocks of any two servers may differ that have a lock one after the other; default ", $skew, ". At most 30 days.")]
+        ///
+        /// A lease ends at a time of the server's clock. A replica that takes the place of its master, and a
+        /// node to which a slot moves, end it at the same time of their own clock: earlier, where that clock
+        /// is ahead. So a hold ends here earlier by this much, or by a tenth of the lease where that is
+        /// less: with 500 ms a lease of 30 s is valid for 500 ms less, one of 1 s for 100 ms less. It costs
+        /// nothing else. A lease of less than ten times the real difference is not protected from it.
+        ///
+        /// It does not cover a write that replication lost, a clock that is set while locks are held, or
+        /// clocks that differ by more: against those only a fencing token helps. Where one address stands
+        /// for servers that replace each other, as that of a managed service or of a proxy, set it for that
+        /// address too.
+        /// [Topologies](crate::guide::topologies#clocks-that-differ) has what was measured.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::", stringify!($client), ";")]
+        /// use std::time::Duration;
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        /// // An alert is raised when the clocks here differ by more than 50 ms.
+        /// let skew = Duration::from_millis(50);
+        #[doc = concat!("let client = ", $open, ".max_clock_skew(skew).build()?;")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        pub fn max_clock_skew(mut self, skew: Duration) -> Self {
+            self.settings.max_clock_skew = Some(skew);
             self
         }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::credentials::CredentialsProvider;
 use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
+use crate::base::option::check_skew;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::client::LockClient;
@@ -20,6 +21,8 @@ pub(super) struct Settings {
     pub(super) pool: PoolSettings,
     pub(super) give_up_after: Duration,
     pub(super) slow_wait: Option<Duration>,
+    /// How far the clocks of any two servers may differ, unless that depends on the topology.
+    pub(super) max_clock_skew: Option<Duration>,
     /// Whether locks that are in use are announced in the index.
     pub(super) announce: bool,
     pub(super) connect_now: bool,
@@ -37,6 +40,7 @@ impl Default for Settings {
             pool: PoolSettings::default(),
             give_up_after: Duration::from_secs(10),
             slow_wait: Some(Duration::from_secs(10)),
+            max_clock_skew: None,
             announce: false,
             connect_now: false,
             name_prefix: Vec::new(),
@@ -53,7 +57,8 @@ impl Settings {
     pub(super) fn check(&self) -> Result<()> {
         self.pool.check()?;
         check_timeout("give_up_after", self.give_up_after)?;
-        self.slow_wait.map_or(Ok(()), |slow| check_timeout("slow_wait", slow))
+        self.slow_wait.map_or(Ok(()), |slow| check_timeout("slow_wait", slow))?;
+        self.max_clock_skew.map_or(Ok(()), check_skew)
     }
 
     /// A server that a user gave, with the certificates and the credentials for it.
@@ -110,12 +115,13 @@ impl Settings {
         address: String,
     ) -> LockClient {
         let Settings { give_up_after, slow_wait, .. } = self;
+        let max_clock_skew = self.max_clock_skew.unwrap_or_default();
         let bounds = Bounds { reply, exchange, give_up_after, slow_wait };
         let callbacks = Callbacks { observers: self.pool.observers, ..self.callbacks };
         let engine = Engine::new(protocol, clock, bounds, callbacks);
         if self.announce {
             engine.worker.begin_announcing();
         }
-        LockClient::new(engine, self.name_prefix, address)
+        LockClient::new(engine, self.name_prefix, address, max_clock_skew)
     }
 }

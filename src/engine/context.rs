@@ -109,11 +109,12 @@ impl Context {
     }
 
     /// The lease that a hand-over writes for a waiter of ours, which has yet to learn of it (rules 7, 8).
-    pub(crate) fn claim_window(&self) -> Duration {
+    pub(crate) fn claim_window(&self, options: &LockOptions) -> Duration {
         // A grant whose message is lost reaches the waiter as the reply to a heartbeat. The window
         // outlasts a heartbeat that fails and the whole time-out of the next one; a shorter one could end
-        // before the waiter knows that it is the owner.
-        HEARTBEAT * 2 + self.bounds.reply
+        // before the waiter knows that it is the owner. What the clocks of the servers may differ by is taken off
+        // its validity, so the window is longer by as much.
+        HEARTBEAT * 2 + self.bounds.reply + options.clock_skew(options.lease.ttl())
     }
 
     pub(crate) fn now(&self) -> Moment {

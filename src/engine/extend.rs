@@ -58,10 +58,12 @@ impl Holding {
         self.check_valid()?;
         let until = self.lease.began().after(least);
         if self.lease.leased_until() < until {
-            // Longer by what two clocks may differ: the server's may be fast, and the validity is less than
-            // what was asked for.
+            // Longer by what clocks may differ: the server's may be fast, that of the server to which the lock
+            // comes may be ahead, and the validity is less than what was asked for. The skew of twice the time is
+            // no less than that of the sum.
             let left = until.since(self.now());
-            let ttl = left + drift_allowance(left) * 2;
+            let skew = self.lease.terms.options.clock_skew(left * 2);
+            let ttl = left + drift_allowance(left) * 2 + skew;
             let reply = self.lengthen(ttl).map_err(|error| {
                 if !error.is_config() {
                     return error;

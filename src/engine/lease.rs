@@ -89,7 +89,7 @@ impl HeldLease {
         grant: Grant,
         options: LockOptions,
     ) -> Arc<HeldLease> {
-        let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl));
+        let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl, &options));
         let is_claim = grant.ttl < options.lease.ttl();
         let terms = LeaseTerms::new(target, clock, grant, options);
         let renew_at = terms.renewal_after(sent, terms.whole, 0);
@@ -374,7 +374,7 @@ impl HeldLease {
         }
         // Replies may be noted out of order, and an extension may be longer than a renewal that is sent
         // after it.
-        let leased = validity(sent, ttl).max(self.leased_until());
+        let leased = validity(sent, ttl, &self.terms.options).max(self.leased_until());
         self.leased_until.store(leased.as_nanos(), Ordering::Release);
         self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
         self.failing.store(false, Ordering::Relaxed);

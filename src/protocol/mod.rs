@@ -34,7 +34,7 @@
 //! | 5 | An attempt is over once its release or its leave was sent, whatever the reply. |
 //! | 6 | A leave is repeated until one has run after the deadline of the last join without a reply: no ghost owns or waits. |
 //! | 7 | The window comes from the next owner's lease, not from the releaser's. A waiter believes no more than its grant says. |
-//! | 8 | A waiter sends a heartbeat at each interval. The window is longer than two intervals and a time-out. A waiter counts as dead after three intervals, or at its own deadline. |
+//! | 8 | A waiter sends a heartbeat at each interval. The window is longer than two intervals and a time-out, by the difference of clocks that is in force (rule 54). A waiter counts as dead after three intervals, or at its own deadline. |
 //! | 9 | The first renewal extends a window to a whole lease. A fixed lease is made whole before the caller gets the guard. |
 //! | 10 | The server's time is computed from the latest reply of the same epoch, less an allowance for drift. Where that reply is too old, or the server has moved since, a heartbeat asks. A grant that arrives before the reply to its join is kept. |
 //! | 11 | A skipped waiter keeps its place for as long again, and gets a message to ask. A newcomer stands behind it. |
@@ -71,6 +71,13 @@
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
 //! | 43 | Each kind finds the key of another one to be of the wrong type, or of another limit. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
+//! | 54 | A hold ends here before any server ends its lease whose clock differs by no more than the smaller of `max_clock_skew` and a tenth of the lease that was asked for. |
+//!
+//! Fail-over and slots that move are inside what these rules promise as far as no write is lost and the clocks of
+//! any two servers that may have the lock differ by no more than rule 54 says. The server that comes next has the
+//! end of a lease as a time of a clock, and takes its own: Redis replicates the end of a key in that form, the
+//! weighted locks store their holders' ends in it, and an atomic migration of a slot carries the ends of its keys in it.
+//! Rules 46 to 53 are not used yet.
 //!
 //! Rule 39: the threads that stand behind a reader's acquirer when it is granted come in with it, also if others wait by
 //! then. Its process has one place for all of them, and without that one thread would come in for each writer. It is one

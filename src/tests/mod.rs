@@ -15,6 +15,7 @@
 //! | `once` | jobs that run once in a period |
 //! | `locks` | what is announced and listed |
 //! | `rw_lock` | changes of a read-write lock without replies |
+//! | `skew` | clocks of servers that may differ |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
 mod close;
@@ -31,4 +32,5 @@ mod rw_lock;
 mod schedule;
 mod shared_channel;
 mod shutdown;
+mod skew;
 mod task_queue;

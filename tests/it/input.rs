@@ -148,6 +148,13 @@ fn a_lease_is_from_a_millisecond_to_thirty_days() {
     let linger = |linger| client.mutex_with("x", LockOptions::new().linger(linger));
     names(&linger(ms(MONTH + 1)).unwrap_err(), ["linger", "30d is too long", "at most 30 days"]);
     assert!(linger(ms(MONTH)).is_ok() && linger(Duration::ZERO).is_ok());
+    let skew = |skew| LockClient::builder("redis://localhost").max_clock_skew(skew).build();
+    let allowed = ["max_clock_skew", "30d is too long", "at most 30 days"];
+    names(&skew(ms(MONTH + 1)).unwrap_err(), allowed);
+    assert!(skew(ms(MONTH)).is_ok() && skew(Duration::ZERO).is_ok());
+    let servers = ["redis://a:6379", "redis://b:6379", "redis://c:6379"];
+    let quorum = QuorumClient::builder(servers).max_clock_skew(ms(MONTH + 1));
+    names(&quorum.build().unwrap_err(), allowed);
 }
 
 /// Regression, rslock: `validity - 500` underflowed, and the key was stranded.

@@ -114,7 +114,7 @@ const ALL: &str = r#"{
     "connect_timeout": "300ms", "command_timeout": "500ms",
     "max_size": 16, "min_idle": 2, "max_idle": 4, "max_wait": "2s",
     "idle_timeout": "never", "max_lifetime": "1h", "test_on_borrow": true,
-    "give_up_after": "30s", "slow_wait": "never", "announce": false, "connect_now": false,
+    "give_up_after": "30s", "slow_wait": "never", "max_clock_skew": "50ms", "announce": false, "connect_now": false,
     "name_prefix": "shop:", "label": "billing",
     "lock": {
         "lease": { "ttl": "10s", "renewed": false, "at_most": "1m" },

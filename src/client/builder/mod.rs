@@ -21,6 +21,10 @@ use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
 
+/// How far the clocks of servers may differ that replace each other, by default. NTP keeps them within some
+/// milliseconds, and this is far more.
+const SKEW_OF_SEVERAL: Duration = Duration::from_millis(500);
+
 impl LockClient {
     /// Connects to a server with default settings, or says clearly why it cannot.
     ///
@@ -143,6 +147,7 @@ impl LockClientBuilder {
         outage: "an outage of Redis",
         connects: "cannot connect or may not run scripts",
         needs_tls: "a `rediss://` URL, of the client or of a sentinel",
+        skew: "500 ms with [sentinels](Self::sentinels) or in a [cluster](Self::cluster), zero with one server",
     }
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from 1
@@ -298,7 +303,17 @@ impl LockClientBuilder {
         let wait = self.settings.pool.max_wait.max(self.connect_timeout);
         let exchange = self.command_timeout.saturating_add(wait);
         let bounds = (self.command_timeout, exchange);
-        Ok(self.settings.client(protocol, clock, bounds, address))
+        Ok(self.into_settings().client(protocol, clock, bounds, address))
+    }
+
+    /// The settings, with what the topology decides.
+    fn into_settings(self) -> Settings {
+        // A lock stays on one server, whose clock ends it, unless a replica takes the server's place or the
+        // slot moves.
+        let moves = self.sentinels.is_some() || self.cluster.is_some();
+        let usual = if moves { SKEW_OF_SEVERAL } else { Duration::ZERO };
+        let max_clock_skew = self.settings.max_clock_skew.or(Some(usual));
+        Settings { max_clock_skew, ..self.settings }
     }
 
     fn timeouts(&self) -> Timeouts {
@@ -338,8 +353,8 @@ impl LockClientBuilder {
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
         // There are no connections to wait for.
         let bounds = (self.command_timeout, self.command_timeout);
-        let client =
-            self.settings.client(Arc::new(ScriptProtocol::new(memory)), clock, bounds, address);
+        let protocol = Arc::new(ScriptProtocol::new(memory));
+        let client = self.into_settings().client(protocol, clock, bounds, address);
         Ok((client, link))
     }
 }

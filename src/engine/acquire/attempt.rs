@@ -23,7 +23,7 @@ impl Attempt {
         let hands_over = options.wait_kind() == WaitKind::Queue;
         // A claim is never longer than the lease that was asked for, or a holder that dies keeps others
         // out for longer than its lease says (rule 7).
-        let window = options.lease.ttl().min(context.claim_window());
+        let window = options.lease.ttl().min(context.claim_window(options));
         let identity = context.protocol.identity();
         let owner = slot.target().kind().owner(identity, number, window, hands_over, options.share);
         Attempt {

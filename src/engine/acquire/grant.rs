@@ -57,7 +57,7 @@ impl AcquireLoop<'_> {
         ttl: Duration,
         now: Moment,
     ) -> Option<(&'static str, Duration)> {
-        if validity(sent, ttl) <= now {
+        if validity(sent, ttl, self.options) <= now {
             return Some(("lease", ttl));
         }
         let most = self.options.longest_hold().filter(|&most| sent.after(most) <= now)?;

@@ -61,11 +61,13 @@ pub(crate) struct LeaseTerms {
     pub(crate) slots: Slots,
 }
 
-/// Until when a holder may rely on a time to live that was requested at `sent`.
-pub(crate) fn validity(sent: Moment, ttl: Duration) -> Moment {
+/// Until when a holder with these options may rely on a time to live that was requested at `sent`.
+pub(crate) fn validity(sent: Moment, ttl: Duration, options: &LockOptions) -> Moment {
     // Counted from before the sending: the server may have begun to count at any moment after that, and
     // can only end the lease later. The allowance covers a server's clock that runs faster than this one.
-    sent.after(ttl).before(drift_allowance(ttl))
+    // Another server, to which the lock comes by a fail-over or with its slot, ends the lease at the same
+    // time of its own clock, which may be ahead (rule 54).
+    sent.after(ttl).before(drift_allowance(ttl) + options.clock_skew(ttl))
 }
 
 impl LeaseTerms {

@@ -84,7 +84,7 @@ fn renewal_confirmed_in_time_changes_all_of_the_lease() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     bench.lease.renewed(sent);
-    assert_eq!(bench.lease.valid_until(), validity(sent, LEASE));
+    assert_eq!(bench.lease.valid_until(), validity(sent, LEASE, &renewed()));
     assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
     assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
 }

@@ -102,6 +102,8 @@ impl Slot {
     fn pending_release(&self, lease: &HeldLease) -> PendingRelease {
         let now = self.context.now();
         let end = lease.leased_until().max(lease.perhaps_until());
+        let ttl = lease.terms.ttl();
+        let skew = lease.terms.options.clock_skew(end.since(now));
         PendingRelease {
             target: Arc::clone(&self.target),
             owner: Arc::clone(&lease.terms.owner),
@@ -109,9 +111,9 @@ impl Slot {
             // Redis may have renewed the lease until now.
             settled: lease.terms.settled.max(now),
             // How long the worker goes on trying. The lease may have been extended beyond its usual
-            // length, and it ends in Redis later than here: by the allowance, and by the drift in the
-            // time since.
-            ttl: lease.terms.ttl().max(end.since(now) + drift_allowance(lease.terms.ttl()) * 2),
+            // length, and it ends in Redis later than here: by the allowances, by the drift in the time
+            // since, and by the difference of the clocks if it is on another server by then.
+            ttl: ttl.max(end.since(now) + drift_allowance(ttl) * 2 + skew * 2),
             last_token: lease.terms.last_token(),
             kept_until: Some(lease.kept_until()).filter(|&until| now < until),
         }

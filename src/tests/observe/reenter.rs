@@ -93,7 +93,7 @@ impl Locks {
     fn lock(&self) {
         let Some(engine) = self.0.engine.lock().upgrade() else { return };
         let name = *self.0.name.lock();
-        let client = LockClient::new(engine, Vec::new(), String::new());
+        let client = LockClient::new(engine, Vec::new(), String::new(), Duration::ZERO);
         let lock = client.mutex(name).unwrap();
         let brief = self.0.is_brief.load(Ordering::SeqCst);
         let wait = if brief { Duration::from_millis(1) } else { SOON * 10 };

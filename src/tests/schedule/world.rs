@@ -53,7 +53,8 @@ impl World {
             bounds,
             callbacks,
         );
-        let client = LockClient::new(Arc::clone(&engine), Vec::new(), String::new());
+        let client =
+            LockClient::new(Arc::clone(&engine), Vec::new(), String::new(), Duration::ZERO);
         Process { engine, client, witness: Arc::clone(&self.witness) }
     }
 

@@ -50,6 +50,41 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     ),
     bug("no-drift-allowance", "validity", "it::mutex::the_time_to_live_in_redis_is_the_lease"),
     bug(
+        "no-clock-skew",
+        "rule 54",
+        "leasehold::tests::skew::validity_ends_earlier_by_the_skew_or_a_tenth_of_the_lease",
+    ),
+    bug(
+        "skew-not-bounded-by-the-lease",
+        "rule 54",
+        "leasehold::tests::skew::validity_ends_earlier_by_the_skew_or_a_tenth_of_the_lease",
+    ),
+    bug(
+        "skew-of-the-window",
+        "rules 8, 54",
+        "leasehold::tests::skew::claim_has_the_skew_of_its_lease_and_a_longer_window",
+    ),
+    bug(
+        "claim-window-without-skew",
+        "rules 8, 54",
+        "leasehold::tests::skew::claim_has_the_skew_of_its_lease_and_a_longer_window",
+    ),
+    bug(
+        "kept-lease-without-skew",
+        "rule 54",
+        "leasehold::tests::skew::kept_lock_lasts_at_a_server_whose_clock_is_ahead",
+    ),
+    bug(
+        "given-back-as-if-clocks-agreed",
+        "rule 54",
+        "leasehold::tests::skew::worker_gives_back_what_a_server_behind_still_has",
+    ),
+    bug(
+        "servers-of-one-clock",
+        "rule 54",
+        "leasehold::tests::skew::default_depends_on_whether_a_lock_can_move",
+    ),
+    bug(
         "grant-that-is-over",
         "validity",
         "it::fault::grant_slower_than_its_lease_is_refused_and_released",
