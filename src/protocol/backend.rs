@@ -90,6 +90,14 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<Option<Value>, Failure>;
 
+    /// As [`Protocol::keep_worker_connections`](crate::protocol::Protocol::keep_worker_connections).
+    fn keep_worker_connections(&self, _until: Moment) -> bool {
+        true
+    }
+
+    /// As [`Protocol::connect_worker`](crate::protocol::Protocol::connect_worker).
+    fn connect_worker(&self) {}
+
     /// Closes the connections of [`call_many`](Backend::call_many) to the server of this key.
     fn discard_connections(&self, key: &[u8]);
 

@@ -163,6 +163,15 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Keeps the worker's connections until this moment, at which it may need them. Returns whether
+    /// none is missing.
+    fn keep_worker_connections(&self, _until: Moment) -> bool {
+        true
+    }
+
+    /// Has the worker's missing connections made, without waiting for them.
+    fn connect_worker(&self) {}
+
     /// Tries to take the lock, or to join its queue.
     fn acquire(
         &self,

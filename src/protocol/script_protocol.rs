@@ -393,6 +393,14 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         })
     }
 
+    fn keep_worker_connections(&self, until: Moment) -> bool {
+        self.0.keep_worker_connections(until)
+    }
+
+    fn connect_worker(&self) {
+        self.0.connect_worker();
+    }
+
     fn run(
         &self,
         requests: &[LeaseRequest<'_>],
@@ -402,7 +410,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         // whose leases would then run out for nothing.
         let keys: Vec<&[u8]> = requests.iter().map(|request| request.target.key()).collect();
         let calls: Vec<Call> = requests.iter().map(LeaseRequest::call).collect();
-        // Over connections that callers do not use: a renewal must not wait for them.
+        // Over a connection that callers do not use, if there is one: a renewal must not wait for
+        // them.
         let replies = self.0.call_many(&keys, &calls, Sending::Worker, deadline);
         let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
             or_discard_connections(request.read(&reply?), || {

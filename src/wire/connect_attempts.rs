@@ -21,7 +21,7 @@ use redis::RedisError;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::time::Moment;
 use crate::wire::failure::Failure;
-use crate::wire::retry::RetryBackoff;
+use crate::wire::retry::{REFUSED, RetryBackoff};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -55,6 +55,8 @@ pub(crate) struct ConnectAttempts {
 struct State {
     counts: ConnectCounts,
     last_failure: Option<RedisError>,
+    /// When the last one failed.
+    failed_at: Moment,
     /// When the next attempt may begin, if the last one failed.
     due: Moment,
     pauses: RetryBackoff,
@@ -69,6 +71,7 @@ impl ConnectAttempts {
         let state = State {
             counts: ConnectCounts::default(),
             last_failure: None,
+            failed_at: Moment::PAST,
             due: Moment::PAST,
             pauses: RetryBackoff::between(FIRST_PAUSE, LONGEST_PAUSE),
             under_way: false,
@@ -109,6 +112,19 @@ impl ConnectAttempts {
         needed
     }
 
+    /// Asks for an attempt for a caller that has another connection. Such a caller leaves a server
+    /// alone for a while that refused the user; a failure that may pass is repeated anyway. Returns
+    /// whether the thread must be woken for it.
+    pub(crate) fn ask_seldom(&self, now: Moment) -> bool {
+        let mut state = self.state.lock();
+        let needed = state.counts.is_failing
+            && !state.under_way
+            && state.due == Moment::FAR
+            && now.since(state.failed_at) >= REFUSED;
+        state.asked |= needed;
+        needed
+    }
+
     /// Begins an attempt, or returns how long none may begin unless a caller asks.
     pub(crate) fn begin(&self, now: Moment) -> Result<(), Duration> {
         let mut state = self.state.lock();
@@ -129,6 +145,7 @@ impl ConnectAttempts {
             let is_transient = Failure::connect(error.clone()).is_transient();
             state.counts.failed += 1;
             state.last_failure = Some(error.clone());
+            state.failed_at = now;
             // `FAR` waits for a caller. Each of them gets one fresh attempt, so that it returns the
             // present error, and a password that was mended works at once.
             state.due = if is_transient { now.after(state.pauses.next()) } else { Moment::FAR };
@@ -171,6 +188,21 @@ mod tests {
         let left = attempts.begin(now).unwrap_err();
         assert!(left <= FIRST_PAUSE, "{left:?}");
         attempts.begin(now.after(left)).unwrap();
+    }
+
+    #[test]
+    fn refusal_is_repeated_seldom_for_a_caller_with_another_connection() {
+        let (attempts, now) = (ConnectAttempts::new(), BootClock.now());
+        let later = now.after(REFUSED);
+        assert!(!attempts.ask_seldom(later));
+        attempts.begin(now).unwrap();
+        attempts.end(now, Some(&lasting()));
+        assert!(!attempts.ask_seldom(later.before(Duration::from_millis(1))));
+        attempts.begin(now).unwrap_err();
+        assert!(attempts.ask_seldom(later));
+        attempts.begin(later).unwrap();
+        attempts.end(later, Some(&passing()));
+        assert!(!attempts.ask_seldom(later.after(LONG)), "it is repeated all the same");
     }
 
     #[test]

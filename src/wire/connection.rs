@@ -87,6 +87,7 @@ pub(crate) struct Connection {
     /// The generation of the manager's connections that this one belongs to.
     generation: u64,
     epoch: Epoch,
+    made: Moment,
     /// When the last request was sent, and when the last reply was received.
     sent: Moment,
     replied: Moment,
@@ -129,6 +130,7 @@ impl Connection {
             generation: common.generation(),
             common,
             epoch,
+            made: now,
             sent: now,
             replied: now,
             server_run: ServerRun { run: 0, counts_from: Moment::PAST },
@@ -138,6 +140,11 @@ impl Connection {
     /// The address of its server, as errors name it.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// When it was made, and when its last reply was received.
+    pub(crate) fn times(&self) -> (Moment, Moment) {
+        (self.made, self.replied)
     }
 
     fn is_poisoned(&self) -> bool {
@@ -150,6 +157,11 @@ impl Connection {
         self.generation != self.common.generation()
             || self.epoch.is_over()
             || self.common.covers(self.replied)
+    }
+
+    /// Whether nothing speaks against it but the silence of another connection.
+    pub(crate) fn is_only_suspected(&self) -> bool {
+        !self.is_poisoned() && self.generation == self.common.generation() && !self.epoch.is_over()
     }
 
     /// Ends the handshake. From now on a failure of this connection says something about the

@@ -235,6 +235,14 @@ impl Manager {
         Ok(connection)
     }
 
+    /// Whether the worker may use a connection.
+    pub(crate) fn may_lend(&self, connection: &Connection) -> bool {
+        // A connection that is only suspected, because another was silent, is better than none. A
+        // renewal that is sent in vain is repeated.
+        connection.is_usable()
+            || connection.is_only_suspected() && self.attempts.counts().is_failing
+    }
+
     /// Tests with a `PING` whether a connection is alive.
     pub(crate) fn test(&self, connection: &mut Connection) -> Result<(), RedisError> {
         match connection.call(&Call::plain(&[b"PING"]), self.reply_by(Moment::FAR)) {

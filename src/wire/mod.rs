@@ -25,6 +25,8 @@
 //! | `server_clock` | the server's time, computed from the holder's clock |
 //! | `tls` | certificates, sessions, and the recognition of TLS faults |
 //! | `token_args` | a fencing token as an argument of a command |
+//! | `worker_connection` | the connection of the worker, and the one that takes its place |
+//! | `lane` | whose connections a request uses, and what the worker does without its own |
 //! | `transport` | one server: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.
@@ -40,6 +42,7 @@ mod error_conversion;
 pub(crate) mod failure;
 pub(crate) mod fork_guard;
 pub(crate) mod health;
+pub(crate) mod lane;
 pub(crate) mod locator;
 pub(crate) mod manager;
 pub(crate) mod pool;
@@ -54,3 +57,4 @@ pub(crate) mod subscription;
 pub(crate) mod tls;
 mod token_args;
 pub(crate) mod transport;
+mod worker_connection;

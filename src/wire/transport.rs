@@ -3,30 +3,25 @@
 use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment};
 use crate::wire::batcher::Batcher;
-use crate::wire::connection::{Connection, Reply, Session as _};
+use crate::wire::connection::{Connection, Reply};
 use crate::wire::failure::Failure;
 use crate::wire::fork_guard;
+use crate::wire::lane::LaneConnections;
 use crate::wire::locator::Locator;
 use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{ConnectThread, Pool, PoolSettings};
 use crate::wire::script::{Call, probe};
 use crate::wire::server_clock::ServerClock;
+use crate::wire::worker_connection::WorkerConnection;
 
-/// Whose connections to use: renewals must not wait for callers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Callers,
-    Worker,
-}
+pub(crate) use crate::wire::lane::Lane;
 
 /// One server: the pool for callers, and a connection of its own for the worker.
 #[derive(Debug)]
 pub(crate) struct Transport {
     pool: Pool,
     batcher: Batcher,
-    /// A pool of one, so that renewals do not wait for callers. The worker does not connect itself:
-    /// the look-up of a name may outlast the leases whose loss the worker must report in time.
-    worker: Pool,
+    worker: Arc<WorkerConnection>,
     manager: Arc<Manager>,
 }
 
@@ -42,7 +37,7 @@ impl Transport {
         let manager = Arc::new(manager.observed(settings.observers.clone()));
         Transport {
             batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
-            worker: Pool::new(&manager, &settings.of_one(), connector.clone()),
+            worker: WorkerConnection::new(&manager, settings, &connector),
             pool: Pool::new(&manager, settings, connector),
             manager,
         }
@@ -53,12 +48,27 @@ impl Transport {
         &self.manager
     }
 
-    /// The connections of callers, or that of the worker.
-    pub(crate) fn pool(&self, lane: Lane) -> &Pool {
+    /// The connections of callers, or those of the worker.
+    pub(crate) fn lane(&self, lane: Lane) -> LaneConnections<'_> {
         match lane {
-            Lane::Callers => &self.pool,
-            Lane::Worker => &self.worker,
+            Lane::Callers => LaneConnections::Callers(&self.pool),
+            Lane::Worker => LaneConnections::Worker { own: &self.worker, callers: &self.pool },
         }
+    }
+
+    /// Whether callers have a connection.
+    pub(crate) fn serves_callers(&self) -> bool {
+        !self.pool.is_empty()
+    }
+
+    /// Keeps the worker's connection until this moment. Returns whether there is one.
+    pub(crate) fn keep_worker_connection(&self, until: Moment) -> bool {
+        self.worker.keep(until)
+    }
+
+    /// Has the worker's connection made, if there is none, without waiting for it.
+    pub(crate) fn connect_worker(&self) {
+        self.worker.connect();
     }
 
     pub(crate) fn server_clock(&self) -> &Arc<ServerClock> {
@@ -119,9 +129,7 @@ impl Transport {
         let told = fork_guard::check().and_then(|()| {
             // One connection, and so one time-out for all. One at a time, a silent server would
             // cost each lease its own, and the last would have run out before its request was sent.
-            let start = self.manager.now();
-            self.pool(lane)
-                .exchange(start, deadline, |connection| Ok(connection.call_all(calls, deadline)))
+            self.lane(lane).call_all(calls, deadline)
         });
         told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
     }

@@ -23,6 +23,7 @@ mod holder;
 mod input;
 mod inspect;
 mod keep;
+mod lane;
 mod layer;
 mod linger;
 mod link;

@@ -1,4 +1,5 @@
-//! The thread that keeps leases alive: one per client, with its own connection.
+//! The thread that keeps leases alive: one per client, with its own connection, or a caller's while it can
+//! have none.
 //!
 //! The task queue has one entry for each slot with a lease, however often the lease is taken again or
 //! passed on inside the process. A release removes the entry. So the queue is bounded by the live leases,
@@ -82,6 +83,7 @@ impl Worker {
             task_queue: Arc::clone(&task_queue),
             in_progress: Vec::new(),
             report: Report::default(),
+            connects: None,
             announces_from: Moment::PAST,
         };
         let runner = Arc::new(Mutex::new(Some(runner)));

@@ -59,6 +59,9 @@ pub(super) struct Runner {
     pub(super) in_progress: Vec<ScheduledTask>,
     /// The lines that are still to be logged. A turn that panics leaves them to the next.
     pub(super) report: Report,
+    /// The first check that is due while a connection of the worker is missing, and when to have it made;
+    /// [`Moment::PAST`] once that was done.
+    pub(super) connects: Option<(Moment, Moment)>,
     /// No announcement is sent before this.
     pub(super) announces_from: Moment,
 }
@@ -122,7 +125,9 @@ impl Runner {
     }
 
     fn sleep(&mut self) -> bool {
-        let next = self.task_queue.sleep(self.clock.now());
+        let now = self.clock.now();
+        let early = self.connect_early(now);
+        let next = self.task_queue.sleep(now).min(early);
         // Nothing is due at any time: without this case the clock would wake the thread each second, for
         // a suspend that matters to no task.
         let heard = if next == Moment::FAR {
@@ -147,6 +152,31 @@ impl Runner {
                 true
             }
         }
+    }
+
+    /// Has the worker's connections made before its first check is due, halfway until then. Returns when to
+    /// look again.
+    ///
+    /// Not at once: most locks are released before they need a renewal, and need no connection for it.
+    fn connect_early(&mut self, now: Moment) -> Moment {
+        let due = self.task_queue.next_check();
+        if due == Moment::FAR || self.protocol.keep_worker_connections(due) {
+            self.connects = None;
+            return Moment::FAR;
+        }
+        // The check of another lock: the one for which the worker was to connect is gone or done.
+        let halfway = now.after(due.since(now) / 2);
+        let (_, at) = self.connects.filter(|(of, _)| *of == due).unwrap_or((due, halfway));
+        if at > now {
+            self.connects = Some((due, at));
+            return at;
+        }
+        if at != Moment::PAST {
+            self.protocol.connect_worker();
+        }
+        // Once for each check. The order stays until it succeeds.
+        self.connects = Some((due, Moment::PAST));
+        Moment::FAR
     }
 
     fn carry_out(&mut self, now: Moment) {

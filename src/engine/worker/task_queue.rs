@@ -216,6 +216,11 @@ impl TaskQueue {
         in_progress.extend(iter::from_fn(|| notifications.pop(now)).map(ScheduledTask::Notify));
     }
 
+    /// When the first check of a slot is due; [`Moment::FAR`] if there is none.
+    pub(super) fn next_check(&self) -> Moment {
+        self.state.lock().checks.next()
+    }
+
     /// The worker is about to sleep. From now on a caller with an earlier task must wake it. Returns
     /// until when it sleeps.
     pub(super) fn sleep(&self, now: Moment) -> Moment {

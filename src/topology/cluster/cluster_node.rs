@@ -98,6 +98,11 @@ impl ClusterNode {
         self.node().map(|node| Arc::clone(node.transport()))
     }
 
+    /// The same, if they were made.
+    pub(super) fn made_transport(&self) -> Option<Arc<Transport>> {
+        self.node.lock().as_ref().map(|node| Arc::clone(node.transport()))
+    }
+
     /// Closes its connections when they come back: one of them may be out of step.
     pub(super) fn discard_connections(&self) {
         if let Some(node) = &*self.node.lock() {

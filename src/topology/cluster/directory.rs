@@ -31,7 +31,7 @@ use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::fork_guard;
 use crate::wire::script::Call;
 use crate::wire::subscription::Subscription;
-use crate::wire::transport::Lane;
+use crate::wire::transport::{Lane, Transport};
 
 /// The shortest time between two refreshes.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -184,6 +184,15 @@ impl Directory {
         masters.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
         self.refresh(map);
         Ok(masters)
+    }
+
+    /// The masters to which callers have connections, so that their locks may be there. No request is
+    /// sent.
+    pub(super) fn nodes_of_callers(&self) -> Vec<Arc<Transport>> {
+        // The map is not locked meanwhile: a node may be about to start its thread.
+        let masters = self.map.lock().masters.clone();
+        let made = masters.iter().filter_map(|member| member.made_transport());
+        made.filter(|node| node.serves_callers()).collect()
     }
 
     /// The master of a slot by the map. No request is sent.

@@ -124,6 +124,17 @@ impl Backend for Cluster {
         Ok(Some(reply.value))
     }
 
+    fn keep_worker_connections(&self, until: Moment) -> bool {
+        let nodes = self.directory.nodes_of_callers();
+        // Each node is told, also where an earlier one has no connection.
+        let told = nodes.iter().map(|node| node.keep_worker_connection(until));
+        told.fold(true, |all, has_one| all && has_one)
+    }
+
+    fn connect_worker(&self) {
+        self.directory.nodes_of_callers().iter().for_each(|node| node.connect_worker());
+    }
+
     fn discard_connections(&self, key: &[u8]) {
         if let Some(member) = self.directory.known_master(hash_slot(key)) {
             member.discard_connections();

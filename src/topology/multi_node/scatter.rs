@@ -19,7 +19,8 @@ use crate::topology::multi_node::node::Node;
 use crate::wire::connection::{Reply, ServerRun, is_no_script};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::fork_guard;
-use crate::wire::pool::{Borrowed, Pool};
+use crate::wire::lane::LaneConnections;
+use crate::wire::pool::Borrowed;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
 
@@ -117,7 +118,7 @@ fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &
 /// The request to one server while it is under way.
 struct NodeCall<'a> {
     node: &'a Node,
-    pool: &'a Pool,
+    connections: LaneConnections<'a>,
     calls: &'a [Call],
     once: bool,
     /// The replies so far. Where a connection breaks half-way, only the rest is sent again.
@@ -142,7 +143,7 @@ impl<'a> NodeCall<'a> {
         let NodeRequest { node, calls, once } = *request;
         NodeCall {
             node,
-            pool: node.transport().pool(lane),
+            connections: node.transport().lane(lane),
             calls,
             once,
             done: Vec::new(),
@@ -169,11 +170,11 @@ impl<'a> NodeCall<'a> {
 
     fn send(&mut self, deadline: Moment) {
         if self.connection.is_none() {
-            self.connection = self.pool.ready_or_request();
+            self.connection = self.connections.ready_or_request();
             // `ask` starts an attempt at once and skips the pause after a failure. Once per
             // request, or the polling below would connect to a dead server without a pause.
             if self.connection.is_none() && !std::mem::replace(&mut self.ordered, true) {
-                self.pool.ask();
+                self.connections.ask();
             }
         }
         let Some(connection) = &mut self.connection else { return };
@@ -260,14 +261,14 @@ impl<'a> NodeCall<'a> {
 
     /// Takes a connection, if there is one by now.
     fn poll(&mut self) {
-        if let Some(connection) = self.pool.ready_or_request() {
+        if let Some(connection) = self.connections.ready_or_request() {
             self.server_run = Some(connection.server_run);
             self.connection = Some(connection);
         // An attempt failed since this request began. That ends the wait only where no connection
         // exists that another thread may give back: a full server refuses a new one while the
         // others go on.
         } else if self.node.attempts().counts().failed != self.failed
-            && self.pool.is_empty()
+            && self.connections.is_empty()
             && let Some(error) = self.node.attempts().last_error()
         {
             self.node.set_silent(true);
@@ -278,10 +279,10 @@ impl<'a> NodeCall<'a> {
     fn give_up(&mut self, waited: Duration) {
         // With connections in the pool, other threads are using them: the pool is too small, and
         // the server is not silent.
-        if self.pool.is_empty() {
+        if self.connections.is_empty() {
             self.node.set_silent(true);
         }
-        self.not_sent = Some(Failure::NotSent(self.pool.shortage(waited)));
+        self.not_sent = Some(Failure::NotSent(self.connections.shortage(waited)));
     }
 
     fn end(self) -> NodeReply {

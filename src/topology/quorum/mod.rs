@@ -223,6 +223,16 @@ impl Protocol for Quorum {
         self.tally(&node_replies, 0, owner, TallyKind::Renew)
     }
 
+    fn keep_worker_connections(&self, until: Moment) -> bool {
+        // Each node is told, also where an earlier one has no connection.
+        let told = self.nodes.iter().map(|node| node.transport().keep_worker_connection(until));
+        told.fold(true, |all, has_one| all && has_one)
+    }
+
+    fn connect_worker(&self) {
+        self.nodes.iter().for_each(|node| node.transport().connect_worker());
+    }
+
     fn run(
         &self,
         requests: &[LeaseRequest<'_>],

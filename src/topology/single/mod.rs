@@ -71,6 +71,14 @@ impl Backend for Single {
         Ok(Some(reply.value))
     }
 
+    fn keep_worker_connections(&self, until: Moment) -> bool {
+        self.transport.keep_worker_connection(until)
+    }
+
+    fn connect_worker(&self) {
+        self.transport.connect_worker();
+    }
+
     fn discard_connections(&self, _key: &[u8]) {
         self.transport.discard_connections();
     }

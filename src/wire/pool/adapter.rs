@@ -13,6 +13,7 @@
 //! And because one thread makes all connections, a second order before the end of the first would
 //! bring nothing sooner.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use super::setting::PoolSettings;
 use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{self, Receiver, Sender};
-use crate::base::sync::{Arc, Mutex};
+use crate::base::sync::{Arc, Mutex, thread_local};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::Moment;
 use crate::wire::connect_attempts::{ConnectAttempts, ConnectCounts};
@@ -36,6 +37,8 @@ use crate::wire::manager::Manager;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The same if one may get into the pool at any moment.
 const SHORT_POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the worker waits at once for a connection of callers, before it looks for its own.
+const LENT_WAIT: Duration = Duration::from_millis(5);
 /// r2d2 repeats a failed order after half of this.
 const RECONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 /// The longest wait of the connecting thread: it also closes idle connections for r2d2.
@@ -70,6 +73,18 @@ pub(crate) fn connector(threads: Threads) -> Result<ConnectThread, Failure> {
             wake_receiver: Arc::new(wake_receiver),
         })
         .ok_or_else(|| Failure::connect(io::Error::other(NO_THREAD).into()))
+}
+
+impl ConnectThread {
+    /// Has the thread do this again and again until it returns `false`, each time after a pause.
+    pub(crate) fn repeat(&self, pause: Duration, mut job: impl FnMut() -> bool + Send + 'static) {
+        self.thread.execute_with_dynamic_delay(pause, move || {
+            // A panic would end the thread's job, and the next one is not to blame for it.
+            catch_panic("the care for the worker's connections", &mut job)
+                .unwrap_or(true)
+                .then_some(pause)
+        });
+    }
 }
 
 /// A connection borrowed from the pool. Dropping it returns it, or closes it if it may not be used
@@ -171,6 +186,18 @@ impl RawPool {
                 .wait(seen, most.min(if soon { SHORT_POLL_INTERVAL } else { POLL_INTERVAL }));
             self.inner.try_get()
         })
+    }
+
+    /// Waits for a short while for a connection that another thread returns, or for the end of an
+    /// attempt that is not among those `seen`. Orders none.
+    pub(super) fn wait_returned(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
+        // In r2d2, where the callers wait too: a thread that polls a busy pool comes too late each time.
+        // Only if it is full, since r2d2 orders a connection for a caller that waits in it.
+        if self.is_full() {
+            return self.inner.get_timeout(most.min(LENT_WAIT)).ok();
+        }
+        self.attempts().wait(seen, most.min(SHORT_POLL_INTERVAL));
+        self.inner.try_get()
     }
 
     /// Orders one more connection, if there may be one, without waiting for it. Returns an idle one
@@ -293,6 +320,9 @@ impl r2d2::ManageConnection for PoolManager {
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), RedisError> {
+        if IS_UNTESTED.with(Cell::get) {
+            return Ok(());
+        }
         // r2d2 tests one idle connection after the other, each for a whole time-out. Once one was
         // silent, the others are known to be dead without a test.
         if connection.is_outdated() {
@@ -302,8 +332,23 @@ impl r2d2::ManageConnection for PoolManager {
     }
 
     fn has_broken(&self, connection: &mut Connection) -> bool {
-        !connection.is_usable()
+        !self.manager.may_lend(connection)
     }
+}
+
+thread_local! {
+    static IS_UNTESTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Borrows a connection without the test that r2d2 makes at each borrow where the user wants it.
+///
+/// For the worker: a test on a dead connection lasts as long as a reply may, and a lease whose loss
+/// is to be reported meanwhile may have less time. A dead connection is found by its use.
+pub(super) fn untested<T>(borrow: impl FnOnce() -> T) -> T {
+    IS_UNTESTED.with(|it| it.set(true));
+    let borrowed = borrow();
+    IS_UNTESTED.with(|it| it.set(false));
+    borrowed
 }
 
 /// Turns a panic into an error.

@@ -6,11 +6,12 @@ mod setting;
 
 use std::time::Duration;
 
-use self::adapter::RawPool;
 pub(crate) use self::adapter::{Borrowed, ConnectThread, connector};
+use self::adapter::{RawPool, untested};
 pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::wire::connect_attempts::ConnectCounts;
 use crate::wire::connection::{Connection, Session as _};
 use crate::wire::error_context::connecting;
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
@@ -36,8 +37,8 @@ impl Pool {
         Pool { raw, manager: Arc::clone(manager), max_wait, max_idle }
     }
 
-    /// Borrows an idle connection. If there is none, orders one without waiting for it.
-    pub(crate) fn ready_or_request(&self) -> Option<Borrowed> {
+    /// Borrows an idle connection.
+    pub(crate) fn ready(&self) -> Option<Borrowed> {
         // An outdated connection is dropped here, which closes it. After a fail-over that may be
         // all of them.
         while let Some(connection) = self.raw.try_get() {
@@ -45,7 +46,41 @@ impl Pool {
                 return Some(connection);
             }
         }
+        None
+    }
+
+    /// Orders one more connection, if there may be one, without waiting for it. Returns an idle one
+    /// if there is one.
+    pub(crate) fn request(&self) -> Option<Borrowed> {
         self.raw.request_connection().filter(|connection| connection.is_usable())
+    }
+
+    /// Borrows an idle connection. If there is none, orders one without waiting for it.
+    pub(crate) fn ready_or_request(&self) -> Option<Borrowed> {
+        self.ready().or_else(|| self.request())
+    }
+
+    /// Borrows an idle connection for the worker, and does not test it.
+    pub(crate) fn lend(&self) -> Option<Borrowed> {
+        untested(|| {
+            while let Some(connection) = self.raw.try_get() {
+                if self.manager.may_lend(&connection) {
+                    return Some(connection);
+                }
+            }
+            None
+        })
+    }
+
+    /// The same, but waits a moment until a caller returns one, or until an attempt to connect has
+    /// ended that is not among those `seen`.
+    pub(crate) fn wait_to_lend(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
+        untested(|| self.raw.wait_returned(seen, most)).filter(|it| self.manager.may_lend(it))
+    }
+
+    /// Wakes the thread that connects, for which an attempt was asked.
+    pub(crate) fn wake(&self) {
+        self.raw.wake();
     }
 
     /// Notes that a caller needs a connection: if the last attempt failed, the next one begins now.

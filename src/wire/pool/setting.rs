@@ -43,7 +43,8 @@ impl Default for PoolSettings {
 }
 
 impl PoolSettings {
-    /// The settings of the worker's pool: one connection, made when first needed.
+    /// The settings of a pool of the worker: one connection, made when first needed. r2d2 never
+    /// closes it, because it would do so before there is another.
     pub(crate) fn of_one(&self) -> PoolSettings {
         PoolSettings {
             max_size: 1,
@@ -51,6 +52,8 @@ impl PoolSettings {
             max_idle: None,
             // Nobody else uses the connection, so the worker waits only while it is being made.
             max_wait: Duration::MAX,
+            idle_timeout: None,
+            max_lifetime: None,
             test_on_borrow: false,
             ..self.clone()
         }

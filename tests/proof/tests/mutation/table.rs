@@ -781,6 +781,26 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::pool::adapter::tests::late_connection_does_not_prevent_another",
     ),
     bug(
+        "renewals-without-callers-connections",
+        "renewals use what connections the client has",
+        "leasehold::wire::lane::tests::worker_uses_a_connection_of_callers_while_it_can_have_none",
+    ),
+    bug(
+        "unanswered-renewal-on-another-connection",
+        "rule 31",
+        "leasehold::wire::lane::tests::request_without_a_reply_is_not_sent_over_another_connection",
+    ),
+    bug(
+        "successor-made-after-closing",
+        "the worker's connection is closed once it has a successor",
+        "leasehold::wire::worker_connection::tests::old_connection_stays_until_its_successor_is_there",
+    ),
+    bug(
+        "worker-connects-when-a-renewal-is-due",
+        "the worker's connection is there before the first renewal is due",
+        "it::lane::workers_connection_is_made_between_the_lock_and_its_first_renewal",
+    ),
+    bug(
         "small-pools-of-a-quorum-as-outage",
         "what a caller is told",
         "leasehold::topology::quorum::tests::exhausted_pools_make_the_quorum_pool_exhausted",
