@@ -34,6 +34,19 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// As much of a value as a message has room for, shown in the same way.
+pub(crate) struct Abridged<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for Abridged<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 200;
+        match self.0.get(..MOST) {
+            Some(begin) if self.0.len() > MOST => write!(f, "{}…", Shown(begin)),
+            _ => Shown(self.0).fmt(f),
+        }
+    }
+}
+
 fn escape(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
@@ -57,6 +70,13 @@ mod tests {
         for name in ["orders:42", "Zürich – 東京", "a b"] {
             assert_eq!(Shown(name.as_bytes()).to_string(), name);
         }
+    }
+
+    #[test]
+    fn long_values_are_abridged() {
+        assert_eq!(Abridged(b"a\x1b").to_string(), r"a\x1b");
+        assert_eq!(Abridged(&[b'a'; 200]).to_string(), "a".repeat(200));
+        assert_eq!(Abridged(&[b'a'; 201]).to_string(), "a".repeat(200) + "…");
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub(crate) enum HeldPart {
 impl Holder {
     /// The owner's value in Redis, which is new for every attempt. Of what another
     /// library wrote it has at most 16 KiB, and as a [blocker](crate::Mutex::last_blocker) 512 bytes. It is
-    /// empty for a hash with more than 1,000 fields, which is no lock.
+    /// empty for a read-write lock of Redisson with more than 1,000 owners.
     ///
     /// ```
     /// # fn demo(before: &leasehold::Holder, now: &leasehold::Holder) {

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::base::error::{Error, Result};
 use crate::base::glob::Glob;
-use crate::base::inspection::{Holder, Inspection};
+use crate::base::inspection::Inspection;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::client::LockClient;
@@ -13,6 +13,7 @@ use crate::kind::reentrant::ReentrantKind;
 use crate::kind::weighted::{RW_LOCK, SEMAPHORE};
 use crate::kind::{KINDS, SHARED_KINDS};
 use crate::protocol::index::{ScanPosition, TYPES};
+use crate::protocol::inspection::View;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
@@ -76,8 +77,9 @@ impl LockClient {
     /// The locks of this name that are in use, whatever their kind: none if nobody holds or waits for one.
     ///
     /// It takes one round trip. A string is a mutex and a hash is a reentrant lock, also where another program wrote
-    /// it. There is more than one only where nobody holds the name and processes wait for it as locks of
-    /// several kinds. A user that may not inspect one of the kinds gets the others.
+    /// it, unless it is [data](crate::guide::limits#what-is-taken-for-a-lock). There is more than one only where nobody
+    /// holds the name and processes wait for it as locks of several kinds. A user that may not inspect one of the kinds
+    /// gets the others.
     ///
     /// # Errors
     ///
@@ -100,7 +102,7 @@ impl LockClient {
         let named = |kind| Ok(engine.protocol.target(kind, self.name(kind, name)?));
         let targets: Vec<_> = kinds.into_iter().map(named).collect::<Result<_>>()?;
         let deadline = engine.exchange_deadline();
-        let inspections = engine.exchange(|it| it.inspect_all(&targets, deadline));
+        let inspections = engine.exchange(|it| it.inspect_all(&targets, View::Found, deadline));
         let (mut found, mut is_inspected, mut refusal) = (Vec::new(), false, None);
         for (target, inspection) in targets.iter().zip(inspections) {
             match inspection {
@@ -115,12 +117,14 @@ impl LockClient {
                 }
                 Err(failure) => {
                     let is_other = failure.is_wrong_type() || failure.is_denied();
+                    let is_data =
+                        failure.is_data() && !refusal.as_ref().is_some_and(Error::is_denied);
                     let error = Error::from(failure).of(target.name());
                     if !is_other {
                         return Err(error);
                     }
-                    // A missing right says more than the wrong type.
-                    if error.is_denied() || refusal.is_none() {
+                    // A missing right says more than the wrong type, and what the key is, more than what it is not.
+                    if error.is_denied() || is_data || refusal.is_none() {
                         refusal = Some(error);
                     }
                 }
@@ -130,6 +134,30 @@ impl LockClient {
             Some(error) if !is_inspected => Err(error),
             _ => Ok(found),
         }
+    }
+
+    /// The lock of this name as a mutex, if it is in use.
+    ///
+    /// The caller says that the key is a mutex. So a string counts too that [`locks_named`](Self::locks_named) takes for
+    /// data: one without a time to live that this library did not write.
+    ///
+    /// # Errors
+    ///
+    /// As there; [`is_wrong_type`](crate::Error::is_wrong_type) if the key is no string.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// if let Some(lock) = client.mutex_named("orders:42")? {
+    ///     println!("{}", lock.inspection());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn mutex_named(&self, name: impl AsRef<[u8]>) -> Result<Option<ListedLock>> {
+        let name = name.as_ref();
+        let inspection = self.mutex(name)?.inspect()?;
+        let kind = MutexKind.name();
+        Ok(in_use(&inspection).then(|| ListedLock { name: name.to_vec(), kind, inspection }))
     }
 }
 
@@ -167,9 +195,10 @@ impl Locks {
     /// Also scans all keys of the server, or of all masters of a cluster, for locks that nobody announced: of
     /// other libraries, of clients that do not announce, and those that began a moment ago.
     ///
-    /// Each string whose key matches counts as a mutex, each hash with an owner as Redisson writes it as a
-    /// reentrant lock, and each sorted set with the members of a semaphore or of a read-write lock as that. So use a pattern that matches names of locks only: the values of all other
-    /// strings that match are read, too. The scan goes on while the iterator is used, by `SCAN` in steps
+    /// Each string whose key matches counts as a mutex, each hash as a reentrant lock, and each sorted set with the
+    /// members of a semaphore or of a read-write lock as that, unless it is
+    /// [data](crate::guide::limits#what-is-taken-for-a-lock). So use a pattern that matches names of locks only: any other
+    /// string with a time to live is taken for the lock of another program. The scan goes on while the iterator is used, by `SCAN` in steps
     /// of about 1,000 keys, so a step keeps the server busy for long only where a single value that
     /// matches is huge. What is locked or released meanwhile may be missed. In a cluster the scan ends with
     /// an error if the node that it goes through is no master any more.
@@ -198,9 +227,12 @@ impl Locks {
     fn inspect_some(&mut self) {
         let batch = self.candidates.split_off(self.candidates.len().saturating_sub(BATCH));
         let targets: Vec<_> = batch.iter().map(|candidate| Arc::clone(&candidate.target)).collect();
+        // A batch is of keys that were announced, or of those that a scan has found: a scan goes on when none are left.
+        let is_found = batch.iter().any(|candidate| candidate.is_found);
+        let view = if is_found { View::Found } else { View::Waiters };
         let engine = self.client.engine();
         let inspections =
-            engine.exchange(|it| it.inspect_all(&targets, engine.exchange_deadline()));
+            engine.exchange(|it| it.inspect_all(&targets, view, engine.exchange_deadline()));
         for (candidate, inspection) in batch.iter().zip(inspections) {
             let listed = self.listed(candidate, inspection);
             self.inspected.extend(listed);
@@ -221,10 +253,8 @@ impl Locks {
                 let is_lock = !candidate.is_found
                     || match target.weighted() {
                         Some(_) => is_rw || inspection.permits().is_some(),
-                        None => {
-                            kind != ReentrantKind.name()
-                                || inspection.holders().iter().any(is_written_by_redisson)
-                        }
+                        // The script has told it from data.
+                        None => true,
                     };
                 if candidate.is_found && is_rw {
                     kind = RW_LOCK.name();
@@ -260,13 +290,6 @@ impl Locks {
         }
         true
     }
-}
-
-/// Whether an owner is written as Redisson writes it: the client, a colon and the thread.
-fn is_written_by_redisson(holder: &Holder) -> bool {
-    let mut parts = holder.owner().rsplit(|&byte| byte == b':');
-    let thread = parts.next().unwrap_or_default();
-    parts.next().is_some() && !thread.is_empty() && thread.iter().all(u8::is_ascii_digit)
 }
 
 impl Iterator for Locks {

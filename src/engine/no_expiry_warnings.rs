@@ -26,8 +26,8 @@ impl NoExpiryWarnings {
             log!(
                 warn,
                 "lock {name:?}: its key has no time to live, so a wait for it may never end; no lock of \
-                 this library is like that. Look at the key with `redis-cli TTL`, and free it with \
-                 force_release() or `redis-cli DEL`"
+                 this library is like that. Look at the key with `redis-cli TTL`. If it is a lock, free it \
+                 with force_release(), a string of another program with force_release_any()"
             );
         }
     }

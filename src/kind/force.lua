@@ -1,10 +1,12 @@
 -- Takes a lock from its holder, if that is still the one it is aimed at, and wakes the next. Stands after
--- token.lua, and the owner.lua and wake.lua of a kind.
+-- token.lua, and the owner.lua, layout.lua and wake.lua of a kind.
 --
 -- KEYS  1 the lock   2 its fence   and the kind's own
 -- ARGV  1 the owner it is aimed at, foreign or not   2 deadline in server time, µs
---       3 time to live of the fence, ms   4 force, by which requests are told apart on their way
+--       3 time to live of the fence, ms
+--       4 force, by which requests are told apart on their way; or any: the caller says that the key is a lock
 -- Returns 1 that owner had it   0 it had not   {2, server time in µs} too late
+--         an error, and the key stays: it is no lock
 --
 -- DEL is never refused when memory is full, so that what follows is not either (rule 16).
 local now = micros(redis.call('TIME'))
@@ -13,6 +15,11 @@ if tonumber(now) > tonumber(ARGV[2]) then -- a request that was stuck
 end
 if owned(ARGV[1]) ~= 1 then -- an error for what is of another type, which is no lock of this kind
   return 0
+end
+-- Here and not only where the caller looked: what was a lock then may be data now.
+local refused = ARGV[4] ~= 'any' and refusal(ARGV[1])
+if refused then
+  return refused
 end
 redis.call('DEL', KEYS[1])
 wake(ARGV[1], now, ARGV[3])

@@ -18,6 +18,7 @@ use crate::kind::Guard;
 use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
+use crate::protocol::request::ForceRequest;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Cmd, Value};
@@ -161,7 +162,13 @@ impl Handle {
     }
 
     pub(crate) fn is_locked(&self) -> Result<bool> {
-        self.holders(View::Owners).map(|holders| !holders.is_empty())
+        self.holders(self.shortest_view()).map(|holders| !holders.is_empty())
+    }
+
+    /// The cheapest view that tells whether the key is a lock.
+    fn shortest_view(&self) -> View {
+        let is_told = self.slot.target().kind().look_tells_locks();
+        if is_told { View::Owners } else { View::Holders }
     }
 
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
@@ -247,25 +254,32 @@ impl Handle {
         }
     }
 
-    pub(crate) fn force_release(&self) -> Result<bool> {
-        let context = self.slot.context();
-        let target = self.slot.target();
-        let deadline = context.exchange_deadline();
-        let holders = context.exchange(|it| it.holders(target, View::Owners, deadline));
-        let forced = holders.and_then(|holders| {
-            // The owner's value is part of the request. Without it, the holder might release
-            // between the two calls, and the next holder would lose the lock for nothing.
-            let Some(holder) = holders.first() else { return Ok(false) };
-            context.exchange(|it| it.force_release(target, &holder.owner, deadline))
-        });
-        self.forced(forced)
+    /// Takes the lock from its only holder. With `takes_any`, the user says that the key is a lock.
+    pub(crate) fn force_release(&self, takes_any: bool) -> Result<bool> {
+        let holders = self.holders(self.shortest_view())?;
+        // The owner's value is part of the request. Without it, the holder might release
+        // between the two calls, and the next holder would lose the lock for nothing.
+        match holders.as_slice() {
+            [] => Ok(false),
+            [holder] => self.force(&holder.owner, takes_any),
+            holders => Err(Error::wrong_type(format!(
+                "it is a read-write lock of Redisson that {} hold; name one of them with force_release_of",
+                holders.len()
+            ))
+            .of(self.name())),
+        }
     }
 
-    /// Takes what an owner has of a lock that several may hold.
+    /// Takes from an owner what it has.
     pub(crate) fn force_release_of(&self, owner: &[u8]) -> Result<bool> {
+        self.force(owner, false)
+    }
+
+    fn force(&self, owner: &[u8], takes_any: bool) -> Result<bool> {
         let context = self.slot.context();
         let (target, deadline) = (self.slot.target(), context.exchange_deadline());
-        self.forced(context.exchange(|it| it.force_release(target, owner, deadline)))
+        let request = ForceRequest { owner, takes_any };
+        self.forced(context.exchange(|it| it.force_release(target, &request, deadline)))
     }
 
     fn forced(&self, forced: std::result::Result<bool, Failure>) -> Result<bool> {

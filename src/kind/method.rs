@@ -119,7 +119,8 @@ macro_rules! kind_methods {
             ///
             /// It evicts that holder and no other, and nobody once the time for a call is over, however long
             /// the request was stuck. It evicts owners of other libraries too; over several servers, the owner
-            /// that has a majority. A holder is one lease of one process: if the process meanwhile hands the
+            /// that has a majority. Data that lies where a lock is expected stays;
+            /// [Limits](crate::guide::limits#what-is-taken-for-a-lock) says how the two are told apart. A holder is one lease of one process: if the process meanwhile hands the
             /// lease off to another thread, or takes it again while it lingers, that hold is evicted.
             ///
             /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
@@ -135,6 +136,8 @@ macro_rules! kind_methods {
             /// # Errors
             ///
             /// When Redis cannot be asked, or not in time.
+            /// [`is_wrong_type`](crate::Error::is_wrong_type) if the key is no lock, or a read-write lock of
+            /// Redisson with several holders.
             /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all
             /// the same.
             ///
@@ -149,7 +152,30 @@ macro_rules! kind_methods {
             /// # }
             /// ```
             pub fn force_release(&self) -> $crate::Result<bool> {
-                self.0.force_release()
+                self.0.force_release(false)
+            }
+
+            /// Takes the lock from this holder, if it still has it; else like
+            /// [`force_release`](Self::force_release). Of a read-write lock of Redisson it takes what this holder has,
+            /// and the others keep theirs.
+            ///
+            /// # Errors
+            ///
+            /// As there; a lock with several holders is none.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// for holder in lock.inspect()?.holders() {
+            ///     if holder.host() == Some("web-3") {
+            ///         lock.force_release_of(holder)?;
+            ///     }
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn force_release_of(&self, holder: &$crate::Holder) -> $crate::Result<bool> {
+                self.0.force_release_of(holder.owner())
             }
         }
     };

@@ -24,6 +24,8 @@ pub(crate) enum View {
     Holders,
     /// And who waits.
     Waiters,
+    /// The same of a key of which nobody has said that it is a lock of this kind. What is none is an error.
+    Found,
 }
 
 /// What a server reports of one lock.

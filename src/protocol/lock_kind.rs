@@ -69,6 +69,12 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     /// Asks for the owners by a plain command, which a release without scripts needs too.
     fn look(&self, key: &[u8]) -> Call;
 
+    /// Whether a key of the right type is a lock for sure, so that its owners alone tell whether it is held. Where it
+    /// is not, only the kind's scripts tell a lock from data.
+    fn look_tells_locks(&self) -> bool {
+        true
+    }
+
     /// Reads the reply to that.
     fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure>;
 
@@ -102,12 +108,16 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 /// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
 /// | `renew` | owner, lease, hold count or 0, fence's time to live | 1; 0 gone; -1 another's; `{1, n}` of a weighted lock: besides, n wait, or -1: that is not known |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
-/// | `force` | owner, deadline, fence's time to live, `force` | 1 evicted; 0 not its owner; `{2, now}` too late |
+/// | `force` | owner, deadline, fence's time to live, `force` or `any` | 1 evicted; 0 not its owner; `{2, now}` too late; the error `WRONGTYPE not a lock: …` |
 /// | `request` | none | how many clients received it |
-/// | `inspect` | how many waiters to list, `inspect` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows |
+/// | `inspect` | how many waiters to list, `inspect` or `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows |
 /// | `change` | owner, number, `r` `u` `w` or `beat`, fence's time to live, waiter's death after (µs), queue's time to live | `{1, token or 0, now, waiters}`; `{0, …}` as `acquire`: it waits; `{3, now}` a later change was made, or it does not wait; `{4, now}` not held |
 /// | `resize` | limit, deadline, fence's time to live, limit declared, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
 /// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
+///
+/// A string may be a lock of another program or data, and its form does not always tell. `any` and `inspect` say that
+/// the user calls it a mutex; `force` and `found` do not, and what does not look like a lock is an error. A hash is told
+/// by its form alone.
 ///
 /// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
 /// microseconds; after it the script does nothing, and 0 is none. Each script takes another number

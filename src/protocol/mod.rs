@@ -72,6 +72,7 @@
 //! | 43 | Each kind finds the key of another one to be of the wrong type, or of another limit. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
 //! | 54 | A hold ends here before any server ends its lease whose clock differs by no more than the smaller of `max_clock_skew` and a tenth of the lease that was asked for. |
+//! | 55 | A forced release deletes a lock and no data: the script that deletes tells them apart by their form, or is told by the user. |
 //!
 //! Fail-over and slots that move are inside what these rules promise as far as no write is lost and the clocks of
 //! any two servers that may have the lock differ by no more than rule 54 says. The server that comes next has the
@@ -137,7 +138,7 @@ use crate::protocol::inspection::View;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::{AcquireOutcome, ChangeReply, Ownership, OwnershipReply, Released};
-use crate::protocol::request::{AcquireRequest, ChangeRequest, ReleaseRequest};
+use crate::protocol::request::{AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -273,10 +274,11 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Who has the lock, and who waits for it, for people to read.
     fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure>;
 
-    /// The same for many locks at once.
+    /// The same for many locks at once, by a view that shows who waits.
     fn inspect_all(
         &self,
         targets: &[Arc<Target>],
+        _view: View,
         deadline: Moment,
     ) -> Vec<Result<Inspection, Failure>> {
         targets.iter().map(|target| self.inspect(target, deadline)).collect()
@@ -308,13 +310,12 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Takes the lock from this owner, which may be foreign, and sends its client a message.
-    /// Another owner keeps the lock, and nothing happens once the deadline has passed. Returns
-    /// whether this owner had it.
+    /// Takes the lock from its owner, and sends the owner's client a message. Another owner keeps the lock, data stays
+    /// what it is, and nothing happens once the deadline has passed. Returns whether this owner had it.
     fn force_release(
         &self,
         target: &Target,
-        owner: &[u8],
+        request: &ForceRequest<'_>,
         deadline: Moment,
     ) -> Result<bool, Failure>;
 

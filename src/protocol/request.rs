@@ -46,6 +46,14 @@ pub(crate) struct ReleaseRequest<'a> {
     pub(crate) kind: ReleaseKind,
 }
 
+/// One request to take the lock from this owner, which may be foreign.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForceRequest<'a> {
+    pub(crate) owner: &'a [u8],
+    /// Whether the user says that the key is a lock, also if it does not look like one.
+    pub(crate) takes_any: bool,
+}
+
 /// What the script does if another owner has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AcquireMode {

@@ -24,7 +24,7 @@ use crate::protocol::reply::{
     AcquireOutcome, AcquireReply, ChangeReply, Forced, Ownership, OwnershipReply, Released,
     Resized, acquired, changed, flag, forced, released, renewed, resized, unexpected,
 };
-use crate::protocol::request::{AcquireRequest, ChangeRequest, ReleaseRequest};
+use crate::protocol::request::{AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -438,11 +438,12 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     fn inspect_all(
         &self,
         targets: &[Arc<Target>],
+        view: View,
         deadline: Moment,
     ) -> Vec<Result<Inspection, Failure>> {
         let mut known: Vec<&str> = Vec::new();
         let call = |target: &Arc<Target>| {
-            let (call, kind) = (target.inspect(View::Waiters), target.kind().name());
+            let (call, kind) = (target.inspect(view), target.kind().name());
             if known.contains(&kind) {
                 return call;
             }
@@ -460,10 +461,9 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
             replies = ask();
         }
         let inspection = |(target, reply): (&Arc<Target>, Result<Reply, Failure>)| {
-            let report =
-                or_discard_connections(target.report(View::Waiters, reply?.value), || {
-                    self.0.discard_connections(target.key())
-                })?;
+            let report = or_discard_connections(target.report(view, reply?.value), || {
+                self.0.discard_connections(target.key())
+            })?;
             Ok(report.identify(target.kind(), self.identity()))
         };
         targets.iter().zip(replies).map(inspection).collect()
@@ -500,7 +500,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     fn force_release(
         &self,
         target: &Target,
-        owner: &[u8],
+        request: &ForceRequest<'_>,
         deadline: Moment,
     ) -> Result<bool, Failure> {
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
@@ -510,7 +510,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
                     Forced::Late(micros) => Err(micros),
                 })
             };
-            call_until_in_time(server, deadline, |by| target.force(owner, by), outcome)
+            call_until_in_time(server, deadline, |by| target.force(request, by), outcome)
         })
     }
 

@@ -9,7 +9,9 @@ use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
-use crate::protocol::request::{AcquireMode, AcquireRequest, ChangeRequest, ChangeTo};
+use crate::protocol::request::{
+    AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest,
+};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{self, Bytes, Number};
@@ -164,7 +166,7 @@ impl Target {
     pub(crate) fn report(&self, view: View, value: Value) -> Result<Report, Failure> {
         match view {
             View::Owners => self.kind.owners(value).map(Report::of_owners),
-            View::Holders | View::Waiters => report(value),
+            View::Holders | View::Waiters | View::Found => report(value),
         }
     }
 
@@ -174,21 +176,23 @@ impl Target {
         match view {
             View::Owners => self.kind.look(self.key()),
             View::Holders => inspect.call(self.lease_keys(), [Number(0), Bytes(b"inspect")]),
-            View::Waiters => {
+            View::Waiters | View::Found => {
+                let word: &[u8] = if view == View::Found { b"found" } else { b"inspect" };
                 let mut keys = self.lease_keys().to_vec();
                 keys.extend(self.kind.waiters_key(&self.name));
-                inspect.call(&keys, [Number(MOST_WAITERS), Bytes(b"inspect")])
+                inspect.call(&keys, [Number(MOST_WAITERS), Bytes(word)])
             }
         }
     }
 
     /// Takes the lock from this owner. After the deadline, in the server's time, the script does
     /// nothing.
-    pub(crate) fn force(&self, owner: &[u8], deadline_micros: u64) -> Call {
+    pub(crate) fn force(&self, request: &ForceRequest<'_>, deadline_micros: u64) -> Call {
         // The caller does not know the holder's lease. The script lengthens the fence to the window
         // of the next owner where that is longer.
         let fence = Number(fence(SHORTEST_FENCE));
-        let arguments = [Bytes(owner), Number(deadline_micros), fence, Bytes(b"force")];
+        let word: &[u8] = if request.takes_any { b"any" } else { b"force" };
+        let arguments = [Bytes(request.owner), Number(deadline_micros), fence, Bytes(word)];
         self.kind.scripts().force.call(&self.keys, arguments)
     }
 

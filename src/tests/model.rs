@@ -236,7 +236,7 @@ impl System {
             Step::Check(client, name) => self.look(client, name, Guard::check),
             Step::Force(client, name) => {
                 self.dispossess(name);
-                let was = self.places[client][name].lock.force_release();
+                let was = self.places[client][name].lock.force_release(false);
                 was.map_or(Expected::Any, Expected::Was)
             }
             Step::Delete(name) => {

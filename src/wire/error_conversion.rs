@@ -9,7 +9,7 @@ use crate::wire::endpoint::OVER_TLS;
 use crate::wire::error_context::{
     NO_CREDENTIALS, NO_THREAD, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
 };
-use crate::wire::failure::{Failure, NotSentReason, RefusalKind, is_max_clients};
+use crate::wire::failure::{Failure, NO_LOCK, NotSentReason, RefusalKind, is_max_clients};
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
@@ -60,11 +60,14 @@ fn refused_command(error: RedisError) -> Error {
         RefusalKind::Denied => Error::denied(format!(
             "{redis} denies this user a command or a key ({said}); add it to the user's ACL"
         )),
-        RefusalKind::WrongType => Error::wrong_type(format!(
-            "its key{} holds something that is not a lock of this kind ({said}); choose another \
-             name, or delete the key",
-            at_which(&error)
-        )),
+        RefusalKind::WrongType => Error::wrong_type(match said.split_once(NO_LOCK) {
+            Some((_, what)) => format!("its key{} is not a lock: {what}", at_which(&error)),
+            None => format!(
+                "its key{} holds something that is not a lock of this kind ({said}); choose another \
+                 name, or delete the key",
+                at_which(&error)
+            ),
+        }),
         RefusalKind::NotYet(state, advice) => {
             Error::unreachable(format!("{redis} {state} ({said}); {advice}"))
         }

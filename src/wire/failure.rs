@@ -72,6 +72,9 @@ impl fmt::Display for Shortage {
     }
 }
 
+/// How the refusal of a script begins that has found data of the type that its lock would have.
+pub(super) const NO_LOCK: &str = "not a lock: ";
+
 /// What a server's refusal means to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusalKind {
@@ -308,6 +311,12 @@ impl Failure {
     /// Whether the key has another type.
     pub(crate) fn is_wrong_type(&self) -> bool {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
+    }
+
+    /// Whether a script has found data of the type that its lock would have.
+    pub(crate) fn is_data(&self) -> bool {
+        let is_told = |error: &RedisError| error.detail().is_some_and(|it| it.starts_with(NO_LOCK));
+        matches!(self, Failure::Refused(error) if self.is_wrong_type() && is_told(error))
     }
 
     /// Whether a node of a cluster refused it because another has the key, or is about to have it.

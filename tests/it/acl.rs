@@ -636,6 +636,27 @@ fn added_permissions_of_database_and_test_on_borrow_are_exact() {
     });
 }
 
+/// Redisson's read-write lock. Without its channel those who wait for it are not woken.
+#[test]
+fn added_permissions_to_evict_one_of_several_are_exact() {
+    let (reason, quiet) = (
+        "taking Redisson's read-write lock from one of its holders",
+        &["&redisson_rwlock:{shop:*"],
+    );
+    is_exact_beside("ReentrantLock", reason, quiet, |stage| {
+        let name = format!("shop:{}", stage.name);
+        for thread in [52, 53] {
+            let reader = format!("285475da-9152-4c83-822a-67ee2f116a79:{thread}");
+            ask::<()>(stage.servers[0], &["HSET", &name, "mode", "read", &reader, "1"]);
+        }
+        let lock = stage.reentrant(short());
+        let holder = lock.holder()?.expect("a holder");
+        assert!(lock.force_release_of(&holder)?);
+        assert!(lock.force_release()?);
+        Ok(())
+    });
+}
+
 #[test]
 fn added_permissions_of_replicas_are_exact() {
     let (master, _replica) = Server::start_with_replica().expect("a server and its replica");

@@ -9,6 +9,7 @@ mod common;
 mod connecting;
 mod connection_name;
 mod credentials;
+mod data;
 mod demotion;
 mod distributed;
 mod error_text;

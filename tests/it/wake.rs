@@ -463,7 +463,7 @@ fn denied_pubsub_fails_a_wait_but_not_spinning() {
 fn forbidden_channel_of_one_kind_spares_the_other() {
     let server = server();
     let mut rules = CHANNELS.to_vec();
-    rules.extend(["+hexists", "+hset", "+hlen", "+hkeys", "~redisson_lock__channel:*"]);
+    rules.extend(["+hexists", "+hset", "+hlen", "+hkeys", "+hgetall", "~redisson_lock__channel:*"]);
     let client = allowed(&server, "locks", &rules);
     let other = allowed(&server, "locks", &rules);
     let lock = client.mutex("x").unwrap();
@@ -494,7 +494,7 @@ fn forbidden_channel_of_one_kind_spares_the_other() {
 fn slow_refusal_of_a_channel_is_reported() {
     let (server, proxy) = behind_proxy();
     let mut rules = CHANNELS.to_vec();
-    rules.extend(["+hexists", "+hset", "+hlen", "+hkeys", "~redisson_lock__channel:*"]);
+    rules.extend(["+hexists", "+hset", "+hlen", "+hkeys", "+hgetall", "~redisson_lock__channel:*"]);
     let other = allowed(&server, "locks", &rules);
     let _guards =
         (other.mutex("x").unwrap().lock().unwrap(), other.reentrant("y").unwrap().lock().unwrap());

@@ -24,7 +24,11 @@ impl AskArguments {
     pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
         let other = match self.named.kind {
             Some(kind) => Some(kind.word()),
-            None => self.named.find(client)?.first().map(word_of),
+            None => {
+                let found = self.named.find(client);
+                let locks = found.map_err(|error| self.named.explain(client, error))?;
+                locks.first().map(word_of)
+            }
         };
         if let Some(other) = other.filter(|kind| *kind != Kind::Mutex.word()) {
             return Err(Failure::usage(format!(

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::command::show::Named;
 use crate::failure::Failure;
 use crate::kind::Kind;
-use crate::name::Shown;
-use crate::report::json;
+use crate::name::{Abridged, Shown};
+use crate::report::{json, row};
 use crate::status;
 
 /// The next waiter gets the lock. The former holder goes on until it notices: only a fencing token keeps it from
@@ -29,11 +29,15 @@ pub(crate) struct ReleaseArguments {
     /// Of a lock that several hold, take it from all of them.
     #[arg(long)]
     all: bool,
+    /// Take also the lock of another program. Its value has no form by which a lock is known, and is shown without this.
+    #[arg(long)]
+    yes: bool,
 }
 
 impl ReleaseArguments {
     pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
-        let mut locks = self.named.find(client)?;
+        let mut locks =
+            self.named.find(client).map_err(|error| self.named.explain(client, error))?;
         locks.retain(|lock| !lock.inspection().holders().is_empty());
         if locks.len() > 1 {
             return Err(Failure::usage(
@@ -42,7 +46,9 @@ impl ReleaseArguments {
         }
         let mut evicted = Vec::new();
         if let Some(lock) = locks.first() {
-            for holder in self.chosen(lock)? {
+            let chosen = self.chosen(lock)?;
+            self.check_form(lock, &chosen)?;
+            for holder in chosen {
                 if self.evict(client, lock, holder)? {
                     evicted.push(holder);
                 }
@@ -77,8 +83,28 @@ impl ReleaseArguments {
         Ok(chosen)
     }
 
-    /// Takes what this holder has; of a lock with one holder at a time, from the one that has it at that moment.
-    /// Returns whether anything was taken.
+    /// A string that another program wrote is taken for a lock because it has a time to live, or because the user says so.
+    /// The first is a guess, which the user has to confirm.
+    fn check_form(&self, lock: &ListedLock, chosen: &[&Holder]) -> Result<(), Failure> {
+        let is_guess =
+            Kind::of(lock.kind()) == Some(Kind::Mutex) && !self.says_mutex() && !self.yes;
+        match chosen.iter().find(|holder| is_guess && row::is_foreign(holder)) {
+            Some(holder) => Err(Failure::usage(format!(
+                "no client of this library wrote {}, which holds \"{}\": if it is the lock of another program, \
+                 add --yes",
+                self.named.shown(),
+                Abridged(holder.owner())
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn says_mutex(&self) -> bool {
+        self.named.kind == Some(Kind::Mutex)
+    }
+
+    /// Takes what this holder has; of a mutex that the user calls one, from the holder at that moment. Returns whether
+    /// anything was taken.
     fn evict(
         &self,
         client: &LockClient,
@@ -87,8 +113,9 @@ impl ReleaseArguments {
     ) -> Result<bool, Failure> {
         let name = self.named.bytes();
         Ok(match Kind::of(lock.kind()) {
-            Some(Kind::Mutex) => client.mutex(name)?.force_release()?,
-            Some(Kind::Reentrant) => client.reentrant(name)?.force_release()?,
+            Some(Kind::Mutex) if self.says_mutex() => client.mutex(name)?.force_release_any()?,
+            Some(Kind::Mutex) => client.mutex(name)?.force_release_of(holder)?,
+            Some(Kind::Reentrant) => client.reentrant(name)?.force_release_of(holder)?,
             Some(Kind::Semaphore) => client.semaphore(name, 1)?.force_release(holder)?,
             Some(Kind::ReadWrite) => client.rw_lock(name)?.force_release(holder)?,
             None => return Err(Failure::usage(format!("a {} is not known here", lock.kind()))),

@@ -9,15 +9,17 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::kind::{Kind, word_of};
-use crate::name::{self, NameArgument, Shown};
+use crate::name::{self, Abridged, NameArgument, Shown};
 use crate::report::json;
+use crate::status;
 
 /// One lock by its name; for all subcommands about one.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Named {
     /// The lock's name.
     pub(crate) name: NameArgument,
-    /// Its kind; default that of the key. It matters only where a free name is waited for as locks of two kinds.
+    /// Its kind; default that of the key. It matters where a free name is waited for as locks of two kinds, and for a
+    /// string that may be data: `mutex` says that it is a lock.
     #[arg(long)]
     pub(crate) kind: Option<Kind>,
 }
@@ -29,9 +31,34 @@ impl Named {
 
     /// The locks of this name that are in use: mostly one, or none.
     pub(crate) fn find(&self, client: &LockClient) -> leasehold::Result<Vec<ListedLock>> {
-        let mut locks = client.locks_named(self.bytes())?;
+        let mut locks = match self.kind {
+            Some(Kind::Mutex) => match client.mutex_named(self.bytes()) {
+                Err(error) if error.is_wrong_type() => client.locks_named(self.bytes())?,
+                found => found?.into_iter().collect(),
+            },
+            _ => client.locks_named(self.bytes())?,
+        };
         locks.retain(|lock| self.kind.is_none_or(|kind| kind.word() == word_of(lock)));
         Ok(locks)
+    }
+
+    /// What the user is told where they cannot be found. A string that is taken for data is shown, and how to say that
+    /// it is a lock.
+    pub(crate) fn explain(&self, client: &LockClient, error: leasehold::Error) -> Failure {
+        let is_open = error.is_wrong_type() && self.kind.is_none();
+        let string = is_open.then(|| client.mutex_named(self.bytes()).ok().flatten()).flatten();
+        match string.as_ref().and_then(|lock| lock.inspection().holders().first()) {
+            Some(holder) => Failure::new(
+                status::INTERNAL,
+                format!(
+                    "{} is not taken for a lock: it is a string that may be data, \"{}\"; if it is a lock, add \
+                     --kind mutex",
+                    self.shown(),
+                    Abridged(holder.owner())
+                ),
+            ),
+            None => error.into(),
+        }
     }
 
     /// How messages call it.
@@ -48,7 +75,7 @@ pub(crate) struct ShowArguments {
 
 impl ShowArguments {
     pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
-        let locks = self.named.find(client)?;
+        let locks = self.named.find(client).map_err(|error| self.named.explain(client, error))?;
         if json {
             json::print(json!({ "locks": json::locks(&locks) }))?;
             return Ok(ExitCode::SUCCESS);

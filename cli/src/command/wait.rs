@@ -68,7 +68,7 @@ impl WaitArguments {
                     if error.is_transient()
                         && replied.elapsed() < OUTAGE
                         && left != Some(Duration::ZERO) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(self.named.explain(client, error)),
             }
             sleep(left.map_or(pause, |left| pause.min(left)));
             pause = (pause * 2).min(PAUSES[1]);

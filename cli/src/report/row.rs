@@ -63,7 +63,7 @@ fn row(lock: &ListedLock) -> Row {
 }
 
 /// Whether another program wrote the owner's value.
-fn is_foreign(holder: &Holder) -> bool {
+pub(crate) fn is_foreign(holder: &Holder) -> bool {
     holder.host().is_none() && holder.pid().is_none()
 }
 

@@ -102,13 +102,13 @@ fn show_finds_the_kind_by_the_key() {
     let _reentrant = client.reentrant_with("b", long()).unwrap().lock().unwrap();
     let _permit = client.semaphore_with("c", 3, long()).unwrap().acquire_many(2).unwrap();
     let _writer = client.rw_lock_with("d", long()).unwrap().write().unwrap();
-    ask::<()>(&server, &["SET", "e", "someone"]);
+    ask::<()>(&server, &["SET", "e", "someone", "PX", "60000"]);
     ask::<()>(&server, &["HSET", "f", SERVICE, "1"]);
     for (name, begin) in [
         ("b", "reentrant \"b\"\nheld by "),
         ("c", "semaphore \"c\"\n2 of 3 permits are held\nheld by "),
         ("d", "read-write \"d\"\nheld by "),
-        ("e", "mutex \"e\"\nheld by someone; its lease has no end"),
+        ("e", "mutex \"e\"\nheld by someone; "),
         ("f", &format!("reentrant \"f\"\nheld by {SERVICE}; its lease has no end")),
         ("g", "\"g\": free\n"),
     ] {
@@ -207,13 +207,96 @@ fn release_takes_a_lock_only_by_force() {
     let nobody = run(&server, ["release", "--force", "a", "--json"]).ends(1).json();
     assert_eq!(nobody, json!({ "version": 1, "evicted": [] }));
     // Of another program.
-    ask::<()>(&server, &["SET", "b", "someone"]);
     ask::<()>(&server, &["HSET", "c", SERVICE, "1"]);
-    for (name, owner) in [("b", "someone"), ("c", SERVICE)] {
-        let json = run(&server, ["release", "--force", name, "--json"]).ends(0).json();
-        assert_eq!(json["evicted"], json!([owner]));
+    let json = run(&server, ["release", "--force", "c", "--json"]).ends(0).json();
+    assert_eq!(json["evicted"], json!([SERVICE]));
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "c"]), 0);
+}
+
+/// It has a time to live, as other programs write a lock, and a cache writes an entry.
+#[test]
+fn release_of_another_programs_string_wants_a_yes() {
+    let server = server();
+    let set = || ask::<()>(&server, &["SET", "b", "someone\u{1b}[2J", "PX", "600000"]);
+    set();
+    let refused = run(&server, ["release", "--force", "b"]).ends(64);
+    assert!(refused.stderr.contains(r#"holds "someone\x1b[2J""#), "{refused:?}");
+    assert!(refused.stderr.contains("--yes") && refused.stdout.is_empty(), "{refused:?}");
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "b"]), 1);
+    let json = run(&server, ["release", "--force", "b", "--yes", "--json"]).ends(0).json();
+    assert_eq!(json["evicted"], json!([r"someone\x1b[2J"]));
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "b"]), 0);
+    // The user says what it is.
+    set();
+    run(&server, ["release", "--force", "b", "--kind", "mutex"]).ends(0);
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "b"]), 0);
+}
+
+#[test]
+fn string_without_an_end_is_a_lock_only_by_its_kind() {
+    let server = server();
+    ask::<()>(&server, &["SET", "profile:42", "Ada\n"]);
+    for arguments in [
+        &["show", "profile:42"][..],
+        &["wait", "-n", "profile:42"],
+        &["ask", "profile:42"],
+        &["release", "--force", "profile:42"],
+        &["release", "--force", "--yes", "profile:42"],
+        &["release", "--force", "--all", "--json", "profile:42"],
+    ] {
+        let refused = run(&server, arguments).ends(70);
+        assert!(refused.stderr.contains(r#"may be data, "Ada\x0a""#), "{refused:?}");
+        assert!(
+            refused.stderr.contains("--kind mutex") && refused.stdout.is_empty(),
+            "{refused:?}"
+        );
     }
-    assert_eq!(ask::<usize>(&server, &["EXISTS", "b", "c"]), 0);
+    assert_eq!(names(&run(&server, ["ls", "--scan", "--json"]).json()), [""; 0]);
+    assert_eq!(ask::<String>(&server, &["GET", "profile:42"]), "Ada\n");
+    let by_kind = ["profile:42", "--kind", "mutex"];
+    let text = run(&server, [&["show"], &by_kind[..]].concat()).ends(0).stdout;
+    assert!(text.contains("its lease has no end"), "{text}");
+    run(&server, [&["wait", "-n"], &by_kind[..]].concat()).ends(1);
+    run(&server, [&["release", "--force"], &by_kind[..]].concat()).ends(0);
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "profile:42"]), 0);
+    run(&server, [&["release", "--force"], &by_kind[..]].concat()).ends(1);
+}
+
+#[test]
+fn hash_of_data_is_refused_whatever_is_said() {
+    let server = server();
+    ask::<()>(&server, &["HSET", "profile:42", "email", "a@b.example", "age", "42"]);
+    for ttl in [false, true] {
+        if ttl {
+            ask::<()>(&server, &["PEXPIRE", "profile:42", "600000"]);
+        }
+        for more in
+            [&[][..], &["--yes"], &["--all"], &["--kind", "reentrant"], &["--kind", "mutex"]]
+        {
+            let refused =
+                run(&server, [&["release", "--force", "profile:42"], more].concat()).ends(70);
+            assert!(refused.stderr.contains("is not a lock: a hash"), "{refused:?}");
+        }
+        run(&server, ["show", "profile:42"]).ends(70);
+        assert_eq!(names(&run(&server, ["ls", "--scan", "--json"]).json()), [""; 0]);
+        assert_eq!(ask::<usize>(&server, &["HLEN", "profile:42"]), 2);
+    }
+}
+
+/// Redisson's read-write lock.
+#[test]
+fn release_takes_one_of_several_readers() {
+    let server = server();
+    let other = "285475da-9152-4c83-822a-67ee2f116a79:53";
+    ask::<()>(&server, &["HSET", "x", "mode", "read", SERVICE, "1", other, "1"]);
+    run(&server, ["release", "--force", "x"]).ends(64);
+    let json = run(&server, ["release", "--force", "x", "--owner", other, "--json"]).ends(0).json();
+    assert_eq!(json["evicted"], json!([other]));
+    let left: Vec<String> = ask(&server, &["HKEYS", "x"]);
+    assert_eq!(left, ["mode", SERVICE]);
+    ask::<()>(&server, &["HSET", "x", other, "1"]);
+    run(&server, ["release", "--force", "x", "--all"]).ends(0);
+    assert_eq!(ask::<usize>(&server, &["EXISTS", "x"]), 0);
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn foreign_locks_are_shown_with_a_scan() {
     let server = server();
     ask::<()>(&server, &["SET", "plain", "someone", "NX", "PX", "60000"]);
     ask::<()>(&server, &["HSET", "java", "285475da-9152-4c83-822a-67ee2f116a79:52", "1"]);
-    ask::<()>(&server, &["SET", "\u{1b}[2J", "\u{1b}]0;x\u{7}"]);
+    ask::<()>(&server, &["SET", "\u{1b}[2J", "\u{1b}]0;x\u{7}", "PX", "60000"]);
     let terminal = top(&server, &["--scan", "--sort", "name"], &[]);
     row(&terminal, 1, "\\x1b[2J");
     row(&terminal, 2, "java");

@@ -1,8 +1,10 @@
--- Tells who has a mutex, and who waits for it. It writes nothing.
+-- Tells who has a mutex, and who waits for it. It writes nothing. Stands after layout.lua.
 --
 -- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)
 --       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
--- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
+-- ARGV  1 how many waiters to list at most
+--       2 inspect, by which requests are told apart on their way; or found: nobody has said that the key is a mutex,
+--         and what is no lock is an error
 -- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
 --         a holder: {owner (16 KiB of it at most), time to live in ms (-1: none), last token (-1: none)}
 --         a waiter: {attempt, its place}; those that are passed over are left out
@@ -10,6 +12,10 @@ local time = redis.call('TIME')
 local owner = redis.call('GET', KEYS[1])
 local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holders, waiters, waiting = {}, {}, -1
+local refused = owner and ARGV[2] == 'found' and refusal(owner)
+if refused then
+  return refused
+end
 if owner then
   holders[1] = {string.sub(owner, 1, 16384), redis.call('PTTL', KEYS[1]), last}
 end

@@ -39,10 +39,11 @@ static SCRIPTS: Scripts = Scripts {
         "line.lua",
         "mutex/queue.lua",
         "mutex/owner.lua",
+        "mutex/layout.lua",
         "mutex/wake.lua",
         "force.lua"
     ),
-    inspect: script!("mutex/inspect.lua"),
+    inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
     request: Some(script!("token.lua", "line.lua", "mutex/queue.lua", "mutex/request.lua")),
     weighted: None,
 };

@@ -69,4 +69,26 @@ impl Mutex {
     pub fn request_release(&self) -> crate::Result<bool> {
         self.0.request_release()
     }
+
+    /// Takes the lock from its holder as [`force_release`](Self::force_release) does, also if the key does not look
+    /// like a lock: a string without a time to live that this library did not write.
+    ///
+    /// The caller says with it that the string is a lock. If it is data, the data is deleted.
+    ///
+    /// # Errors
+    ///
+    /// As there; any string is taken.
+    ///
+    /// ```
+    /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
+    /// // Another program took it by `SETNX`, and died.
+    /// if lock.holder()?.is_some_and(|holder| holder.owner() == b"old-worker") {
+    ///     lock.force_release_any()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn force_release_any(&self) -> crate::Result<bool> {
+        self.0.force_release(true)
+    }
 }

@@ -1,5 +1,5 @@
 -- Takes a reentrant lock that nobody holds, or grants it again to the attempt that has it.
--- Stands after token.lua and owner.lua.
+-- Stands after token.lua and owner.lua. layout.lua and busy.lua stand after it.
 --
 -- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)   3 the channel
 -- ARGV  1 the attempt   2 its time to live, ms   3 deadline in server time, µs (0: not known)
@@ -8,6 +8,7 @@
 --         {0, time to live of the holder in ms (-1: none), server time, 0, 0, the holder (512 bytes of
 --             it at most), the last token (-1: none)}                    held by another
 --         {2, server time}                                               too late
+--         an error: the hash is no lock
 -- The zeros are in the places of the mutex's queue.
 --
 -- The hash is the layout of Redisson's plain lock. The count is written as 1 and never
@@ -31,14 +32,7 @@ if ownership == 1 then
     return {1, token, left, now, 0}
   end
   ttl = left
-elseif ownership == -1 then
-  local size = tonumber(redis.pcall('HLEN', KEYS[1]))
-  -- A hash that is no lock may have millions of fields, and nobody to name.
-  local fields = size and size <= 1000 and redis.pcall('HKEYS', KEYS[1]) or {}
-  local owner = fields[1] == 'mode' and fields[2] or fields[1] or '' -- of Redisson's read-write lock
-  local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
-  return {0, redis.call('PTTL', KEYS[1]), now, 0, 0, string.sub(owner, 1, 512), last}
-else
+elseif ownership == 0 then
   redis.call('HSET', KEYS[1], ARGV[1], 1)
   local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
   if set ~= 1 then -- a user may be denied it, and a lock without an end must not stay
@@ -46,4 +40,6 @@ else
     return set
   end
 end
-return {1, tonumber(mint(text(now), ARGV[4])), ttl, now, 0}
+if ownership ~= -1 then
+  return {1, tonumber(mint(text(now), ARGV[4])), ttl, now, 0}
+end

@@ -24,12 +24,23 @@ use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("token.lua", "reentrant/owner.lua", "reentrant/acquire.lua"),
+    acquire: script!(
+        "token.lua",
+        "reentrant/owner.lua",
+        "reentrant/acquire.lua",
+        "reentrant/layout.lua",
+        "reentrant/busy.lua"
+    ),
     release: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "release.lua"),
     renew: script!("reentrant/owner.lua", "renew.lua"),
     touch: script!("reentrant/owner.lua", "touch.lua"),
-    force: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "force.lua"),
-    inspect: script!("reentrant/inspect.lua"),
+    force: script!(
+        "token.lua",
+        "reentrant/layout.lua",
+        "reentrant/wake.lua",
+        "reentrant/force.lua"
+    ),
+    inspect: script!("reentrant/layout.lua", "reentrant/inspect.lua"),
     request: None,
     weighted: None,
 };
@@ -80,6 +91,10 @@ impl LockKind for ReentrantKind {
 
     fn look(&self, key: &[u8]) -> Call {
         Call::plain(&[b"HKEYS", key])
+    }
+
+    fn look_tells_locks(&self) -> bool {
+        false
     }
 
     fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {

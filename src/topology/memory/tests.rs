@@ -17,7 +17,7 @@ use crate::protocol::Protocol;
 use crate::protocol::inspection::{View, report};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::Ownership;
-use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
+use crate::protocol::request::{AcquireMode, AcquireRequest, ForceRequest, ReleaseRequest};
 use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
@@ -274,7 +274,7 @@ fn replies(
         target.release(&owner, LEASE, None),
         target.release(&owner, LEASE, None),
         target.touch(&owner),
-        target.force(&owner, u64::MAX >> 11),
+        target.force(&ForceRequest { owner: &owner, takes_any: false }, u64::MAX >> 11),
     ];
     let sent = stage.server.exchange(&stage.link, None, &calls, stage.deadline());
     let value = |reply: Result<Reply, Failure>| reply.unwrap().value;

@@ -96,7 +96,7 @@ use crate::protocol::inspection::View;
 use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
 use crate::protocol::reply::{Forced, forced};
-use crate::protocol::request::{AcquireRequest, ReleaseRequest};
+use crate::protocol::request::{AcquireRequest, ForceRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -303,7 +303,7 @@ impl Protocol for Quorum {
     fn force_release(
         &self,
         target: &Target,
-        owner: &[u8],
+        request: &ForceRequest<'_>,
         deadline: Moment,
     ) -> Result<bool, Failure> {
         let limit = self.limit(deadline);
@@ -312,7 +312,7 @@ impl Protocol for Quorum {
             // A server whose time is not known is left out. Without a deadline, a delayed force
             // could evict the holder long after the caller has got an error and given up.
             let call = |node: &Arc<Node>| {
-                node.server_clock().reached_at(limit).map(|by| [target.force(owner, by)])
+                node.server_clock().reached_at(limit).map(|by| [target.force(request, by)])
             };
             let calls: Vec<Option<[Call; 1]>> = self.nodes.iter().map(call).collect();
             let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);

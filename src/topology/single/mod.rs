@@ -120,7 +120,7 @@ mod tests {
     use crate::protocol::Protocol as _;
     use crate::protocol::lock_kind::LockKind as _;
     use crate::protocol::reply::AcquireReply;
-    use crate::protocol::request::{AcquireMode, AcquireRequest};
+    use crate::protocol::request::{AcquireMode, AcquireRequest, ForceRequest};
     use crate::protocol::script_protocol::ScriptProtocol;
     use crate::wire::endpoint;
     use crate::wire::locator::FixedServer;
@@ -176,6 +176,11 @@ mod tests {
             (owner, reply)
         }
 
+        fn force(&self, owner: &[u8]) -> Result<bool, Failure> {
+            let request = ForceRequest { owner, takes_any: false };
+            self.locks.force_release(&self.target, &request, Stage::deadline())
+        }
+
         /// The next request of a call arrives late, and the server has moved before its reply
         /// arrives. So the call sends another request, whose deadline is by the new server's time.
         fn move_during(&self, operation: Operation) {
@@ -200,7 +205,7 @@ mod tests {
         // The server knows the script now, or it would refuse the first request for that.
         let (owner, reply) = stage.acquire();
         assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
-        assert!(stage.locks.force_release(&stage.target, &owner, Stage::deadline()).unwrap());
+        assert!(stage.force(&owner).unwrap());
         stage.move_during(Operation::Acquire);
         let (_, reply) = stage.acquire();
         assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
@@ -212,11 +217,11 @@ mod tests {
     fn force_during_a_move_uses_the_new_servers_clock() {
         let stage = Stage::new();
         let (owner, _) = stage.acquire();
-        let force = || stage.locks.force_release(&stage.target, &owner, Stage::deadline());
+        let force = || stage.force(&owner);
         assert!(force().unwrap());
         let (owner, _) = stage.acquire();
         stage.move_during(Operation::Force);
-        let force = || stage.locks.force_release(&stage.target, &owner, Stage::deadline());
+        let force = || stage.force(&owner);
         assert!(force().unwrap());
     }
 }

@@ -41,6 +41,26 @@ fn holds() -> Vec<Row> {
     let error = client.mutex(NAME).unwrap().try_lock().unwrap_err();
     let mut rows = vec![row("a list is at the lock's key", "choose another name", error)];
     ask::<()>(&server, &["DEL", NAME]);
+    ask::<()>(&server, &["HSET", NAME, "email", "a@b.example"]);
+    let error = client.reentrant(NAME).unwrap().try_lock().unwrap_err();
+    rows.push(row(
+        "a hash of data is at the key of a `ReentrantLock`",
+        "choose another name",
+        error,
+    ));
+    ask::<()>(&server, &["DEL", NAME]);
+    ask::<()>(&server, &["SET", NAME, "a profile"]);
+    let error = client.mutex(NAME).unwrap().force_release().unwrap_err();
+    rows.push(row("`force_release` of a string that may be data", "say that it is a mutex", error));
+    ask::<()>(&server, &["DEL", NAME]);
+    for owner in
+        ["285475da-9152-4c83-822a-67ee2f116a79:5", "285475da-9152-4c83-822a-67ee2f116a79:6"]
+    {
+        ask::<()>(&server, &["HSET", NAME, "mode", "read", owner, "1"]);
+    }
+    let error = client.reentrant(NAME).unwrap().force_release().unwrap_err();
+    rows.push(row("`force_release` of a lock of Redisson with two readers", "name one", error));
+    ask::<()>(&server, &["DEL", NAME]);
     let error = client.unlock(NAME).unwrap_err();
     rows.push(row("unlock without a lock", "lock first", error));
     assert!(client.try_lock(NAME, SOON, Lease::default()).unwrap());

@@ -15,6 +15,8 @@ suite! {
     clients_exclude_each_other_and_tokens_grow
     lease_is_renewed_and_its_loss_reported
     key_of_another_type_is_an_error_and_not_touched
+    hash_of_data_is_an_error_and_not_touched
+    one_owner_of_several_is_evicted
 }
 
 /// Where a lock is on one server at a time.
@@ -123,4 +125,35 @@ fn key_of_another_type_is_an_error_and_not_touched<T: Single>(scene: &Scene<'_, 
     assert!(lock.is_locked().unwrap_err().is_wrong_type());
     assert!(lock.force_release().unwrap_err().is_wrong_type());
     assert_eq!(scene.ask::<String>(&name, &[b"GET", &name]), ["somebody"]);
+}
+
+fn hash_of_data_is_an_error_and_not_touched<T: Single>(scene: &Scene<'_, T>) {
+    let name = scene.name("x");
+    scene.ask::<()>(&name, &[b"HSET", &name, b"email", b"a@b.example"]);
+    let lock = lock(scene, LockOptions::new());
+    assert!(lock.try_lock().unwrap_err().is_wrong_type());
+    assert!(lock.is_locked().unwrap_err().is_wrong_type());
+    assert!(lock.force_release().unwrap_err().is_wrong_type());
+    assert!(scene.client().locks_named(&name).unwrap_err().is_wrong_type());
+    assert_eq!(scene.ask::<String>(&name, &[b"HGET", &name, b"email"]), ["a@b.example"]);
+}
+
+/// Redisson's read-write lock.
+fn one_owner_of_several_is_evicted<T: Single>(scene: &Scene<'_, T>) {
+    let name = scene.name("x");
+    let readers: [&[u8]; 2] =
+        [b"285475da-9152-4c83-822a-67ee2f116a79:52", b"285475da-9152-4c83-822a-67ee2f116a79:53"];
+    for reader in readers {
+        scene.ask::<()>(&name, &[b"HSET", &name, b"mode", b"read", reader, b"1"]);
+    }
+    let lock = lock(scene, LockOptions::new());
+    assert!(lock.force_release().unwrap_err().is_wrong_type(), "nobody is named");
+    let seen = lock.inspect().unwrap();
+    assert_eq!(seen.holders().len(), 2);
+    assert!(lock.force_release_of(&seen.holders()[0]).unwrap());
+    let left: Vec<_> =
+        lock.inspect().unwrap().holders().iter().map(|it| it.owner().to_vec()).collect();
+    assert_eq!(left, [seen.holders()[1].owner().to_vec()]);
+    assert!(lock.force_release().unwrap());
+    assert!(lock.try_lock().unwrap().is_some());
 }

@@ -26,7 +26,9 @@ pub(super) fn commands(kind: Kind) -> impl Iterator<Item = &'static str> {
     // …and its own.
     let (line, own): (&[&str], &[&str]) = match kind {
         Kind::Mutex => (LINE, &["del"]),
-        Kind::Reentrant => (&[], &["del", "hexists", "hset", "hlen", "hkeys", "unsubscribe"]),
+        Kind::Reentrant => {
+            (&[], &["del", "hexists", "hset", "hlen", "hkeys", "hgetall", "unsubscribe"])
+        }
         Kind::Semaphore => (LINE, &["zmscore"]),
         Kind::ReadWrite => (LINE, &["del", "zmscore"]),
     };

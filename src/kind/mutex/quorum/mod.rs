@@ -18,8 +18,14 @@ static SCRIPTS: Scripts = Scripts {
     release: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "release.lua"),
     renew: script!("mutex/owner.lua", "renew.lua"),
     touch: script!("mutex/owner.lua", "touch.lua"),
-    force: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "force.lua"),
-    inspect: script!("mutex/inspect.lua"),
+    force: script!(
+        "token.lua",
+        "mutex/owner.lua",
+        "mutex/layout.lua",
+        "mutex/quorum/wake.lua",
+        "force.lua"
+    ),
+    inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
     request: None,
     weighted: None,
 };

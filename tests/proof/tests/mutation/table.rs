@@ -180,6 +180,41 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "a forced release evicts the one it is aimed at",
         "it::force::stuck_force_leaves_a_later_holder_alone",
     ),
+    bug(
+        "hash-of-data-forced",
+        "a hash of data is left alone",
+        "it::data::hash_of_data_is_neither_waited_for_nor_deleted",
+    ),
+    bug(
+        "owner-with-any-value",
+        "the value of an owner is a whole number",
+        "it::data::hash_of_data_is_neither_waited_for_nor_deleted",
+    ),
+    bug(
+        "wait-for-a-hash-of-data",
+        "nobody waits for data",
+        "it::data::hash_of_data_is_neither_waited_for_nor_deleted",
+    ),
+    bug(
+        "string-of-data-forced",
+        "a string that may be data is left alone",
+        "it::data::string_without_an_end_is_a_lock_only_if_the_caller_says_so",
+    ),
+    bug(
+        "string-without-an-end-found",
+        "a string that may be data is not listed",
+        "it::data::string_without_an_end_is_a_lock_only_if_the_caller_says_so",
+    ),
+    bug(
+        "every-reader-forced",
+        "the others of Redisson's read-write lock keep theirs",
+        "it::data::one_reader_is_evicted_and_the_others_stay",
+    ),
+    bug(
+        "lease-of-the-evicted-reader",
+        "the lock lives as long as the readers who are left",
+        "it::data::one_reader_is_evicted_and_the_others_stay",
+    ),
     bug("force-without-a-deadline", "rule 2", "it::force::force_past_its_deadline_evicts_nobody"),
     bug(
         "eviction-not-told",

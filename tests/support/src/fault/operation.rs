@@ -60,7 +60,7 @@ impl Operation {
         Some(match arguments {
             // With any number of names.
             [b"announce", ..] => Operation::Other,
-            [_, b"inspect"] => Operation::Inspect,
+            [_, b"inspect" | b"found"] => Operation::Inspect,
             [_, _, _, _, b"beat", _, _] | [_, _, _, _, b"beat", _, _, _] => Operation::Beat,
             [_, _, b"beat", _, _, _] => Operation::Beat,
             [_, _, b"r" | b"u" | b"w", _, _, _] => Operation::Change,
@@ -70,7 +70,7 @@ impl Operation {
             }
             [_, _, _, _, b"resize"] => Operation::Resize,
             [_, _, _, b"quiet"] => Operation::Release,
-            [_, _, _, b"force"] => Operation::Force,
+            [_, _, _, b"force" | b"any"] => Operation::Force,
             [_, _, _, _] => Operation::Renew,
             [_, _, _] => Operation::Release,
             _ => Operation::Other,
@@ -120,6 +120,7 @@ mod tests {
             ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
+            ("EVALSHA sha 4 k k k k me 7 1000 any", Operation::Force),
             ("EVALSHA sha 4 k k k k me 1000 0 30000 join 3000000 60000 4", Operation::Acquire),
             ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
             ("EVALSHA sha 4 k k k k 8 1000 30000 4 resize", Operation::Resize),
@@ -128,6 +129,7 @@ mod tests {
             ("EVALSHA sha 5 k k k k k me 1 beat 30000 3000000 60000", Operation::Beat),
             ("EVALSHA sha 1 k announce 60 name", Operation::Other),
             ("EVALSHA sha 3 k k k 1000 inspect", Operation::Inspect),
+            ("EVALSHA sha 3 k k k 1000 found", Operation::Inspect),
             ("EVALSHA sha 4 k k k k", Operation::Other),
             ("EVALSHA sha 9 k", Operation::Other),
             ("EVALSHA", Operation::Other),

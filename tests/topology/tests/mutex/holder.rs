@@ -102,3 +102,20 @@ pub(crate) fn invalid_input_is_rejected_before_any_request<T: Topology>(scene: &
     let error = scene.builder().give_up_after(std::time::Duration::ZERO).build().unwrap_err();
     assert!(error.is_config() && error.to_string().contains("give_up_after"), "{error:?}");
 }
+
+pub(crate) fn string_that_may_be_data_is_taken_by_its_name_only<T: Topology>(scene: &Scene<'_, T>) {
+    let name = scene.name("x");
+    scene.ask::<()>(&name, &[b"SET", &name, b"a profile"]);
+    let lock = scene.lock();
+    assert!(lock.try_lock().unwrap().is_none(), "it may be a lock");
+    let holder = lock.holder().unwrap().expect("a holder");
+    assert!(lock.force_release().unwrap_err().is_wrong_type());
+    assert!(lock.force_release_of(&holder).unwrap_err().is_wrong_type());
+    assert!(scene.ask::<String>(&name, &[b"GET", &name]).iter().all(|value| value == "a profile"));
+    assert!(lock.force_release_any().unwrap());
+    assert_eq!(scene.found(&name), 0);
+    // With an end it is the lock of another program.
+    scene.ask::<()>(&name, &[b"SET", &name, b"another's", b"PX", b"600000"]);
+    assert!(lock.force_release().unwrap());
+    assert_eq!(scene.found(&name), 0);
+}

@@ -126,6 +126,7 @@ suite! {
     name_prefix_precedes_every_name of holder,
     any_bytes_are_a_name of holder,
     key_of_another_type_is_an_error_and_not_touched of holder,
+    string_that_may_be_data_is_taken_by_its_name_only of holder,
     invalid_input_is_rejected_before_any_request of holder,
     tokens_grow_from_hold_to_hold of token,
     token_exceeds_that_of_an_expired_lease of token,
