@@ -10,7 +10,6 @@ use crate::base::sync::Arc;
 use crate::client::LockClient;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
-use crate::kind::weighted::{RW_LOCK, SEMAPHORE};
 use crate::kind::{KINDS, SHARED_KINDS};
 use crate::protocol::index::{ScanPosition, TYPES};
 use crate::protocol::inspection::View;
@@ -97,10 +96,11 @@ impl LockClient {
     /// ```
     pub fn locks_named(&self, name: impl AsRef<[u8]>) -> Result<Vec<ListedLock>> {
         let (engine, name) = (self.engine(), name.as_ref());
-        // One script tells of semaphores and of read-write locks, which share a key.
-        let kinds: [&'static dyn LockKind; 3] = [&MutexKind, &ReentrantKind, &SEMAPHORE];
-        let named = |kind| Ok(engine.protocol.target(kind, self.name(kind, name)?));
-        let targets: Vec<_> = kinds.into_iter().map(named).collect::<Result<_>>()?;
+        let kinds = KINDS.iter().chain(&SHARED_KINDS);
+        let named = |kind: &&'static dyn LockKind| {
+            Ok(engine.protocol.target(*kind, self.name(*kind, name)?))
+        };
+        let targets: Vec<_> = kinds.map(named).collect::<Result<_>>()?;
         let deadline = engine.exchange_deadline();
         let inspections = engine.exchange(|it| it.inspect_all(&targets, View::Found, deadline));
         let (mut found, mut is_inspected, mut refusal) = (Vec::new(), false, None);
@@ -109,8 +109,6 @@ impl LockClient {
                 Ok(inspection) => {
                     is_inspected = true;
                     let kind = target.kind().name();
-                    let is_rw = kind == SEMAPHORE.name() && inspection.permits().is_none();
-                    let kind = if is_rw { RW_LOCK.name() } else { kind };
                     if in_use(&inspection) {
                         found.push(ListedLock { name: name.to_vec(), kind, inspection });
                     }
@@ -248,20 +246,11 @@ impl Locks {
         let target = &candidate.target;
         match inspection {
             Ok(inspection) => {
-                let mut kind = target.kind().name();
-                let is_rw = inspection.holders().iter().any(|it| it.access().is_some());
-                let is_lock = !candidate.is_found
-                    || match target.weighted() {
-                        Some(_) => is_rw || inspection.permits().is_some(),
-                        // The script has told it from data.
-                        None => true,
-                    };
-                if candidate.is_found && is_rw {
-                    kind = RW_LOCK.name();
-                }
+                let kind = target.kind().name();
                 let name = self.pattern.rest(target.key())?.to_vec();
                 // A scan may return a key twice.
-                (is_lock && in_use(&inspection) && self.seen.insert((kind, target.name().clone())))
+                // The script has told it from data.
+                (in_use(&inspection) && self.seen.insert((kind, target.name().clone())))
                     .then(|| Ok(ListedLock { name, kind, inspection }))
             }
             // It is no lock of this kind any more.
@@ -273,15 +262,19 @@ impl Locks {
     /// Goes on with the scan. Returns whether it has not ended.
     fn scan_on(&mut self) -> bool {
         let Some(position) = &mut self.scan else { return false };
-        // A read-write lock is told from a semaphore by what is in it.
-        let kinds: [&'static dyn LockKind; TYPES.len()] = [&MutexKind, &ReentrantKind, &SEMAPHORE];
-        let kind = kinds[position.kind];
+        // The scripts of semaphores and of read-write locks tell each whether the set is one.
+        let kinds: [&[&'static dyn LockKind]; TYPES.len()] =
+            [&[&MutexKind], &[&ReentrantKind], &SHARED_KINDS];
+        let kinds = kinds[position.kind];
         let engine = self.client.engine();
         let found = engine
             .exchange(|it| it.scan(position, &self.pattern, engine.exchange_deadline()))
             .transpose();
         match found {
-            Some(Ok(keys)) => keys.iter().for_each(|key| self.add(kind, key, true)),
+            Some(Ok(keys)) => {
+                let found = keys.iter().flat_map(|key| kinds.iter().map(move |kind| (*kind, key)));
+                found.for_each(|(kind, key)| self.add(kind, key, true));
+            }
             Some(Err(failure)) => {
                 self.scan = None;
                 self.inspected.push_back(Err(failure.into()));

@@ -17,6 +17,11 @@ local function micros(time)
   return #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 end
 
+-- An error that `pcall` has caught, for a reply: of some versions it is its text alone.
+local function refusal(error)
+  return type(error) == 'table' and error or {err = error}
+end
+
 -- The token after the last one, where the server's time has just been noted in its place.
 local function above(last, now, keep)
   if type(last) == 'table' then -- not a string: not ours, and in the way

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::base::inspection::{HeldPart, Inspection, PermitCount, WaitingProcess};
-use crate::base::share::{ALL, Access};
+use crate::base::share::Access;
 use crate::protocol::holder::{ReportedHolder, ago, known};
-use crate::protocol::lock_kind::LockKind;
+use crate::protocol::lock_kind::{LockKind, Parts};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -73,42 +73,38 @@ impl Report {
 }
 
 /// Reads the reply to a kind's `inspect`.
-pub(crate) fn report(value: Value) -> Result<Report, Failure> {
+pub(crate) fn report(parts: Parts, value: Value) -> Result<Report, Failure> {
     let odd = unexpected(&value);
-    read(value).ok_or(odd)
+    read(parts, value).ok_or(odd)
 }
 
-fn read(value: Value) -> Option<Report> {
+fn read(parts: Parts, value: Value) -> Option<Report> {
     let Value::Array(mut whole) = value else { return None };
-    // What only a lock has whose holders have weights.
-    let sums = if whole.len() == 5 { whole.pop() } else { None };
+    // Only weighted locks report limits.
+    let [declared, limit, used] = match parts {
+        Parts::Whole => [0; 3],
+        Parts::Slots | Parts::Access => sums_of(whole.pop()?)?,
+    };
     let [micros, holders, waiting, waiters] = whole.try_into().ok()?;
-    let sums_known = sums.is_some();
-    let [declared, limit, used] = sums.map_or(Some([0; 3]), sums_of)?;
-    let is_rw = declared == ALL;
     let Value::Int(micros) = micros else { return None };
     let micros = u64::try_from(micros).ok()?;
     let (Value::Array(holders), Value::Array(waiters)) = (holders, waiters) else { return None };
     let holder = |value| {
         let Value::Array(mut whole) = value else { return None };
-        let part = if sums_known {
-            part(&whole.split_off(whole.len().min(3)), is_rw)?
-        } else {
-            HeldPart::Whole
-        };
+        let part = part(&whole.split_off(whole.len().min(3)), parts)?;
         let [owner, ttl, token] = whole.try_into().ok()?;
         let (ttl, last_token) = (known(&ttl)?.map(Duration::from_millis), known(&token)?);
         Some(ReportedHolder { owner: text(owner)?.into(), ttl, last_token, micros, part })
     };
     let waiter = |value| {
-        let [owner, joined] = parts(value)?;
+        let [owner, joined] = array(value)?;
         Some((text(owner)?, known(&joined)?))
     };
     Some(Report {
         holders: holders.into_iter().map(holder).collect::<Option<_>>()?,
         waiting: known(&waiting)?.and_then(|count| usize::try_from(count).ok()),
         waiters: waiters.into_iter().map(waiter).collect::<Option<_>>()?,
-        permits: (sums_known && declared != 0 && !is_rw)
+        permits: (declared != 0 && parts == Parts::Slots)
             .then_some(PermitCount { limit: bounded(limit), used: bounded(used) }),
         micros,
     })
@@ -116,29 +112,30 @@ fn read(value: Value) -> Option<Report> {
 
 /// The limit declared, the limit in force, the sum of the weights.
 fn sums_of(value: Value) -> Option<[u64; 3]> {
-    let sums = parts::<3>(value)?;
+    let sums = array::<3>(value)?;
     let sums: Vec<u64> = sums.iter().map(|sum| known(sum)?).collect::<Option<_>>()?;
     sums.try_into().ok()
 }
 
-/// What a holder has of a lock that several may hold.
-fn part(numbers: &[Value], is_rw: bool) -> Option<HeldPart> {
+/// What a holder has of a lock, by what the script lists behind its token.
+fn part(numbers: &[Value], parts: Parts) -> Option<HeldPart> {
     let number = |value| known(value)?.and_then(|number| u32::try_from(number).ok());
     let numbers: Vec<u32> = numbers.iter().map(number).collect::<Option<_>>()?;
-    Some(match numbers.as_slice() {
-        [0] if is_rw => HeldPart::Access(Access::Read),
-        [1] if is_rw => HeldPart::Access(Access::UpgradableRead),
-        [2] if is_rw => HeldPart::Access(Access::Write),
-        _ if is_rw => return None,
-        _ => HeldPart::Slots(numbers),
-    })
+    match (parts, numbers.as_slice()) {
+        (Parts::Whole, []) => Some(HeldPart::Whole),
+        (Parts::Slots, _) => Some(HeldPart::Slots(numbers)),
+        (Parts::Access, [0]) => Some(HeldPart::Access(Access::Read)),
+        (Parts::Access, [1]) => Some(HeldPart::Access(Access::UpgradableRead)),
+        (Parts::Access, [2]) => Some(HeldPart::Access(Access::Write)),
+        _ => None,
+    }
 }
 
 fn bounded(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn parts<const N: usize>(value: Value) -> Option<[Value; N]> {
+fn array<const N: usize>(value: Value) -> Option<[Value; N]> {
     let Value::Array(parts) = value else { return None };
     parts.try_into().ok()
 }

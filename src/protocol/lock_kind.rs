@@ -38,6 +38,11 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         false
     }
 
+    /// What its holders have of a lock.
+    fn parts(&self) -> Parts {
+        Parts::Whole
+    }
+
     /// How many of the first keys its script for a renewal gets. In a cluster it gets two.
     fn renewal_keys(&self) -> usize {
         2
@@ -66,7 +71,8 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 
-    /// Asks for the owners by a plain command, which a release without scripts needs too.
+    /// Asks for the owners, with no other key than the lock's own: by a plain command where a release without scripts
+    /// needs it too.
     fn look(&self, key: &[u8]) -> Call;
 
     /// Whether a key of the right type is a lock for sure, so that its owners alone tell whether it is held. Where it
@@ -93,6 +99,17 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     }
 }
 
+/// What a holder has of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// All of it.
+    Whole,
+    /// Permits of a semaphore, each with a number.
+    Slots,
+    /// A read-write lock, in one of the ways.
+    Access,
+}
+
 /// The scripts of a kind.
 ///
 /// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its
@@ -113,7 +130,11 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
 /// | `inspect` | how many waiters to list, `inspect` or `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows |
 /// | `change` | owner, number, `r` `u` `w` or `beat`, fence's time to live, waiter's death after (µs), queue's time to live | `{1, token or 0, now, waiters}`; `{0, …}` as `acquire`: it waits; `{3, now}` a later change was made, or it does not wait; `{4, now}` not held |
 /// | `resize` | limit, deadline, fence's time to live, limit declared, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
+/// | `look` of a weighted lock, which gets the lock's key alone | `look` | the owners |
 /// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
+///
+/// A script returns an error of the code `WRONGTYPE` where the key is of another type, and one of a weighted lock also where
+/// the sorted set is a user's or a lock of the other kind (rule 43).
 ///
 /// A string may be a lock of another program or data, and its form does not always tell. `any` and `inspect` say that
 /// the user calls it a mutex; `force` and `found` do not, and what does not look like a lock is an error. A hash is told

@@ -69,10 +69,11 @@
 //! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
-//! | 43 | Each kind finds the key of another one to be of the wrong type, or of another limit. |
+//! | 43 | Each script is told its kind. A key of another type, a lock of another kind, and a sorted set without the marks of a lock are errors that say which it is, and are left as they are: no script changes them, or guesses the kind from them. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
 //! | 54 | A hold ends here before any server ends its lease whose clock differs by no more than the smaller of `max_clock_skew` and a tenth of the lease that was asked for. |
 //! | 55 | A forced release deletes a lock and no data: the script that deletes tells them apart by their form, or is told by the user. |
+//! | 56 | A script that is refused in its middle, as a user may be denied a command or a key, leaves no holder and no waiter of whom nobody knows: it takes back what it has written. After such a refusal the engine removes the attempt, too. |
 //!
 //! Fail-over and slots that move are inside what these rules promise as far as no write is lost and the clocks of
 //! any two servers that may have the lock differ by no more than rule 54 says. The server that comes next has the
@@ -88,6 +89,9 @@
 //! Rules 23 to 45 are of the weighted lock, whose scripts are in `kind/weighted`. Of rule 35, the number is noted when
 //! the upgrade begins to wait, so that the line need not keep it. An attempt that waits and asks without waiting, late, is
 //! treated like a heartbeat: it must not hold and wait at a time.
+//!
+//! Rule 43: the keys beside a lock have reserved names, which are documented. What a user keeps there may be changed: a
+//! fence of another type is overwritten, and the members of a set are taken for waiters.
 //!
 //! Rule 12 is about the queue. The release of a reentrant lock does return the number of receivers;
 //! it decides nothing but a pause of the process that released the lock.

@@ -166,7 +166,7 @@ impl Target {
     pub(crate) fn report(&self, view: View, value: Value) -> Result<Report, Failure> {
         match view {
             View::Owners => self.kind.owners(value).map(Report::of_owners),
-            View::Holders | View::Waiters | View::Found => report(value),
+            View::Holders | View::Waiters | View::Found => report(self.kind.parts(), value),
         }
     }
 

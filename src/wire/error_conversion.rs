@@ -60,14 +60,7 @@ fn refused_command(error: RedisError) -> Error {
         RefusalKind::Denied => Error::denied(format!(
             "{redis} denies this user a command or a key ({said}); add it to the user's ACL"
         )),
-        RefusalKind::WrongType => Error::wrong_type(match said.split_once(NO_LOCK) {
-            Some((_, what)) => format!("its key{} is not a lock: {what}", at_which(&error)),
-            None => format!(
-                "its key{} holds something that is not a lock of this kind ({said}); choose another \
-                 name, or delete the key",
-                at_which(&error)
-            ),
-        }),
+        RefusalKind::WrongType => wrong_type(&error, &said),
         RefusalKind::NotYet(state, advice) => {
             Error::unreachable(format!("{redis} {state} ({said}); {advice}"))
         }
@@ -85,6 +78,24 @@ fn refused_command(error: RedisError) -> Error {
         RefusalKind::Other => Error::refused(format!("{redis} refused the command ({said})")),
     }
     .with_source(error)
+}
+
+/// A key that is no lock of the kind that was asked for. The scripts of locks that share a type say what it is.
+fn wrong_type(error: &RedisError, said: &str) -> Error {
+    let at = at_which(error);
+    // Each of these may be in use, so that none is to be deleted without a look.
+    if let Some((_, what)) = said.split_once(NO_LOCK) {
+        return Error::wrong_type(format!("its key{at} is not a lock: {what}"));
+    }
+    Error::wrong_type(match said.strip_prefix("WRONGTYPE the key is a ") {
+        Some(kind) => format!(
+            "its key{at} is a {kind} ({said}); use it as a {kind} in all clients, or choose another name"
+        ),
+        None => format!(
+            "its key{at} holds something that is not a lock of this kind ({said}); choose another name, or look what uses \
+             the key"
+        ),
+    })
 }
 
 fn refused_connection(error: RedisError) -> Error {

@@ -294,6 +294,17 @@ impl Failure {
         matches!(self, Failure::Refused(error) if error.to_string().contains(text))
     }
 
+    /// Whether the server may have run a part of the script that it refused: a user may be denied a command in its
+    /// middle.
+    pub(crate) fn may_have_run_in_part(&self) -> bool {
+        // A key of another type, and a server that takes no writes, refuse the first one. So does a server without
+        // memory (rules 16, 41).
+        matches!(self, Failure::Refused(error) if matches!(
+            RefusalKind::of(error),
+            RefusalKind::Denied | RefusalKind::Other
+        )) && !self.is_out_of_memory()
+    }
+
     /// The code of the server's refusal.
     pub(crate) fn code(&self) -> Option<&str> {
         match self {

@@ -1,16 +1,19 @@
 //! The permissions in the guide for users of the server: each rule is enough for its kind of lock, and nothing
 //! in it can be left out.
 
+use std::any::Any;
+use std::mem;
 use std::sync::Mutex as Shared;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{SOON, ask, ms, open, renewed, until};
+use crate::common::{SOON, ask, behind_proxy, ms, open, renewed, until};
 use leasehold::{
     Begun, LockClient, LockClientBuilder, LockOptions, Mutex, Period, QuorumClient, ReentrantLock,
     Release, Result, RunEnd, UpgradableReadGuard, Wait, WriteGuard,
 };
-use leasehold_support::{Cluster, Group, Server};
+use leasehold_support::fault::Operation as At;
+use leasehold_support::{Action, Cluster, Fault, Group, Server};
 
 const GUIDE: &str = include_str!("../../docs/operations.md");
 
@@ -849,4 +852,159 @@ fn connect_now_needs_no_more_permissions() {
     let stage = Stage { servers: &[&server], user: "locks", name: "x" };
     let client = stage.builder().connect_now(true).build().unwrap();
     client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+}
+
+/// What is kept of all keys: members, scores and values. Of a fence only that it is there, as a token may be used up.
+fn kept(server: &Server) -> Vec<String> {
+    let mut keys: Vec<String> = ask(server, &["KEYS", "*"]);
+    keys.retain(|key| !key.ends_with(":fence"));
+    keys.sort();
+    let content = |key: &String| -> String {
+        let kind: String = ask(server, &["TYPE", key]);
+        let words: &[&str] = match kind.as_str() {
+            "zset" => &["ZRANGE", key, "0", "-1", "WITHSCORES"],
+            "hash" => &["HGETALL", key],
+            "string" => &["GET", key],
+            other => panic!("{key} is a {other}"),
+        };
+        format!("{key}: {:?}", ask::<redis::Value>(server, words))
+    };
+    keys.iter().map(content).collect()
+}
+
+/// A request of one kind, and what is there before.
+struct Operation {
+    name: &'static str,
+    title: &'static str,
+    /// Holds until the end of the trial.
+    begin: fn(&LockClient) -> Result<Vec<Box<dyn Any>>>,
+    /// By a user who lacks one permission.
+    ask: fn(&LockClient, &mut Vec<Box<dyn Any>>) -> Result<()>,
+}
+
+fn boxed<T: 'static>(held: T) -> Vec<Box<dyn Any>> {
+    vec![Box::new(held)]
+}
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "lock a mutex",
+        title: "Mutex",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.mutex("x")?.try_lock().map(mem::forget),
+    },
+    Operation {
+        name: "wait for a mutex",
+        title: "Mutex",
+        begin: |other| Ok(boxed(other.mutex("x")?.lock()?.into_owned().expect("one"))),
+        ask: |client, _| client.mutex("x")?.try_lock_for(ms(50)).map(mem::forget),
+    },
+    Operation {
+        name: "lock a reentrant lock",
+        title: "ReentrantLock",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.reentrant("x")?.try_lock().map(mem::forget),
+    },
+    Operation {
+        name: "first permit",
+        title: "Semaphore",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.semaphore("x", 2)?.try_acquire().map(mem::forget),
+    },
+    Operation {
+        name: "permit beside another",
+        title: "Semaphore",
+        begin: |other| Ok(boxed(other.semaphore("x", 2)?.acquire()?)),
+        ask: |client, _| client.semaphore("x", 2)?.try_acquire().map(mem::forget),
+    },
+    Operation {
+        name: "wait for a permit",
+        title: "Semaphore",
+        begin: |other| Ok(boxed(other.semaphore("x", 2)?.acquire_many(2)?)),
+        ask: |client, _| client.semaphore("x", 2)?.try_acquire_for(ms(50)).map(mem::forget),
+    },
+    Operation {
+        name: "read",
+        title: "RwLock",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.rw_lock("x")?.try_read().map(mem::forget),
+    },
+    Operation {
+        name: "read beside a reader",
+        title: "RwLock",
+        begin: |other| Ok(boxed(other.rw_lock("x")?.read()?)),
+        ask: |client, _| client.rw_lock("x")?.try_read().map(mem::forget),
+    },
+    Operation {
+        name: "write",
+        title: "RwLock",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.rw_lock("x")?.try_write().map(mem::forget),
+    },
+    Operation {
+        name: "wait to write",
+        title: "RwLock",
+        begin: |other| Ok(boxed(other.rw_lock("x")?.read()?)),
+        ask: |client, _| client.rw_lock("x")?.try_write_for(ms(50)).map(mem::forget),
+    },
+    Operation {
+        name: "read and upgrade later",
+        title: "RwLock",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.rw_lock("x")?.try_upgradable_read().map(mem::forget),
+    },
+];
+
+/// Each permission is left out once. A request that needs it is refused, and no holder and no waiter is left of it,
+/// also where no release comes through.
+#[test]
+fn refused_request_leaves_nothing() {
+    let (server, proxy) = behind_proxy();
+    for release in [At::Release, At::Renew] {
+        proxy.add(Fault::request("", Action::Drop).at(release).sticky());
+    }
+    let admin = open(&server);
+    let (mut left, mut refused) = (Vec::new(), 0);
+    for operation in OPERATIONS {
+        for word in rule(operation.title).iter().filter(|word| word.starts_with('+')) {
+            ask::<()>(&server, &["FLUSHALL"]);
+            let mut held = (operation.begin)(&admin).unwrap();
+            let mut rule = rule(operation.title);
+            rule.retain(|other| other != word);
+            rule.extend(["~*", "&*"].map(str::to_owned));
+            allow(&server, "locks", &rule);
+            let before = kept(&server);
+            let url = proxy.url().replace("redis://", "redis://locks:secret@");
+            let client = LockClient::builder(url).announce(false).command_timeout(SOON);
+            let client = client.build().unwrap();
+            let outcome = (operation.ask)(&client, &mut held);
+            if outcome.is_err_and(|error| error.is_denied()) {
+                refused += 1;
+                let after = kept(&server);
+                if after != before {
+                    left.push(format!("{} without {word}: {after:?}", operation.name));
+                }
+            }
+        }
+    }
+    assert!(left.is_empty(), "{} left something: {left:#?}", left.len());
+    assert!(refused > 100, "only {refused} were refused");
+}
+
+/// The script may not take back what it wrote, until somebody mends the permissions. So the client goes on.
+#[test]
+fn attempt_of_a_refused_request_is_removed_later() {
+    let server = Server::start().expect("a server");
+    let whole = rule("Semaphore");
+    let partly = whole.iter().filter(|word| !["+pexpire", "+zrem"].contains(&word.as_str()));
+    allow(&server, "locks", &partly.cloned().collect::<Vec<_>>());
+    let stage = Stage { servers: &[&server], user: "locks", name: "x" };
+    let client = stage.client();
+    let gpus = client.semaphore_with(stage.name, 2, renewed(30_000)).unwrap();
+    let error = gpus.try_acquire().unwrap_err();
+    assert!(error.is_denied(), "{error}");
+    let used = || ask::<Option<String>>(&server, &["ZSCORE", "shop:x", "used"]);
+    assert_eq!(used().as_deref(), Some("1"), "a holder that nobody is");
+    allow(&server, "locks", &whole);
+    until("it is removed", || used().as_deref() != Some("1"));
 }

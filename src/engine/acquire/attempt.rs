@@ -32,6 +32,7 @@ impl Attempt {
             settled: Moment::PAST,
             unknown: false,
             queued: false,
+            partial: false,
             spent: false,
         }
     }
@@ -83,7 +84,7 @@ impl AcquireLoop<'_> {
         if attempt.queued && !open && self.outage.is_none() && self.leave(&attempt, now) {
             return;
         }
-        if attempt.queued || open {
+        if attempt.queued || open || attempt.partial {
             self.context.worker.release_in_background(PendingRelease {
                 target: Arc::clone(self.slot.target()),
                 owner: attempt.owner,

@@ -29,6 +29,13 @@ impl AcquireLoop<'_> {
             attempt.settled = attempt.settled.max(deadline);
             attempt.unknown = true;
         }
+        if failure.may_have_run_in_part()
+            && let Some(attempt) = &mut self.attempt
+        {
+            // The script takes back what it wrote, as far as the user may. The error stays what it is: the caller
+            // has no lock, and what may be left of the attempt is removed (rule 56).
+            attempt.partial = true;
+        }
         if !failure.is_transient() {
             // A key of another type is not this attempt's lock, whatever became of earlier requests. Any
             // other refusal says nothing about them, so the error must leave the outcome open.

@@ -16,6 +16,8 @@ pub(crate) struct Attempt {
     /// Whether it may own the lock: a request had no reply, or a message granted the lock, and no later
     /// reply has contradicted that.
     pub(crate) unknown: bool,
+    /// Whether the server may have run a part of a request that it refused.
+    pub(crate) partial: bool,
     /// Whether it may stand in the queue.
     pub(crate) queued: bool,
     /// Whether the next request needs another owner's value, because this one was released.

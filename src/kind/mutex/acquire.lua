@@ -17,7 +17,8 @@
 -- SET NX PX with a random value is the lock of the Redis documentation. A new value for every
 -- attempt makes a repeated request recognisable, and the deadline makes one harmless that was
 -- stuck on its way (rules 1 to 4). Nobody takes it before a live waiter. The first write may be
--- refused for want of memory, the later ones then no more, so the lock comes first (rule 16).
+-- refused for want of memory, the later ones then no more, so the lock comes first (rule 16). Where a user may not run
+-- what follows, the lock is given back: nobody would know of it (rule 56).
 --
 -- This is the way when nobody has it and nobody waits. token.lua, line.lua, queue.lua and wait.lua
 -- stand after it, where their functions cost this way nothing.
@@ -27,12 +28,13 @@ local now = tonumber(digits)
 if now > tonumber(ARGV[3]) and ARGV[3] ~= '0' then
   return {2, now}
 end
-local owner, taken, last
+local owner, waiting, taken, last
 if ARGV[5] == 'beat' then
   owner = redis.call('GET', KEYS[1])
 else
   owner = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET', 'PX', ARGV[2])
-  if not owner and redis.call('EXISTS', KEYS[3]) == 0 then
+  waiting = not owner and redis.pcall('EXISTS', KEYS[3])
+  if waiting == 0 then
     taken, last = true, redis.pcall('SET', KEYS[2], digits, 'GET', 'PX', ARGV[4])
     if not last or (type(last) == 'string' and (tonumber(last) or 0) < now) then
       return now

@@ -25,6 +25,7 @@ local function hand_over(now, keep, me)
     if type(death) == 'table' then
       return nil -- beats of another type keep no lock either
     end
+    local waiters = redis.call('ZCARD', KEYS[3]) - 1 -- before the grant, as a user may be denied it (rule 56)
     redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
     if attempt == me then
       redis.call('ZREM', KEYS[4], attempt)
@@ -37,7 +38,6 @@ local function hand_over(now, keep, me)
         keep = window -- its token outlives its lease, not only the giver's
       end
       local token = mint(now, keep)
-      local waiters = redis.call('ZCARD', KEYS[3])
       local terms = number .. ' ' .. token .. ' ' .. now .. ' ' .. window .. ' ' .. waiters
       redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden
       return attempt

@@ -7,89 +7,110 @@ local function granted(left, token)
   return {1, tonumber(token) or tonumber(mint(digits, keep)), left, now, waiters}
 end
 
-if taken then
-  return granted(tonumber(ARGV[2]), above(last, digits, keep))
-end
+local is_new, wrote = false, mode ~= 'beat' and not owner -- what this request has written
 
-if mode ~= 'beat' and not owner then
-  owner = hand_over(digits, keep, me)
-  if not owner or owner == me then
-    return granted(tonumber(ARGV[2])) -- acquire.lua has written it
+local function take_or_wait()
+  if type(waiting) == 'table' then
+    error(waiting, 0)
   end
-end
+  if taken then
+    return granted(tonumber(ARGV[2]), above(last, digits, keep))
+  end
 
-if owner == me then
-  -- Asked again: the same token, and never a shorter lease (rule 3).
-  local left = redis.call('PTTL', KEYS[1])
-  if left >= 0 and left < tonumber(ARGV[2]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
-    left = tonumber(ARGV[2])
+  if mode ~= 'beat' and not owner then
+    owner = hand_over(digits, keep, me)
+    if not owner or owner == me then
+      return granted(tonumber(ARGV[2])) -- acquire.lua has written it
+    end
   end
-  redis.call('PEXPIRE', KEYS[2], keep, 'GT')
-  return granted(left, redis.pcall('GET', KEYS[2]))
-end
 
-local channel, number = listener(owner or '')
-local ahead = 0
-if mode ~= 'try' then
-  local death = text(now + tonumber(ARGV[6]))
-  local first, place, news
-  if mode == 'join' then
-    -- Behind everybody, also behind those who were taken for dead: they may live, and have their places
-    -- again as soon as they are heard of. The places of the dead are below zero, so either end may be last.
-    -- A place is the time at which it was taken, unless the clock went back: so people see who waits how long.
-    first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
-    if first then
-      local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2])
-      place = math.max(last, -first) + 1
+  if owner == me then
+    -- Asked again: the same token, and never a shorter lease (rule 3).
+    local left = redis.call('PTTL', KEYS[1])
+    if left >= 0 and left < tonumber(ARGV[2]) then
+      redis.call('PEXPIRE', KEYS[1], ARGV[2])
+      left = tonumber(ARGV[2])
     end
-    place = math.max(now, place or 0)
-    news = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
+    redis.call('PEXPIRE', KEYS[2], keep, 'GT')
+    return granted(left, redis.pcall('GET', KEYS[2]))
   end
-  if news then
-    redis.call('ZADD', KEYS[4], death, me)
-  else
-    place = tonumber(redis.call('ZSCORE', KEYS[3], me))
-    if not place then
-      return {3, now}
-    end
-    if place < 0 then
-      place = -place
-      redis.pcall('ZADD', KEYS[3], 'XX', text(place), me)
-    end
-    if not owner then
-      owner = hand_over(digits, keep, me)
-      if not owner or owner == me then
-        -- In this order also out of memory (rule 16).
-        redis.call('ZREM', KEYS[3], me)
-        redis.call('ZREM', KEYS[4], me)
-        redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
-        return granted(tonumber(ARGV[2]))
+
+  local channel, number = listener(owner or '')
+  local ahead = 0
+  if mode ~= 'try' then
+    local death = text(now + tonumber(ARGV[6]))
+    local first, place
+    if mode == 'join' then
+      -- Behind everybody, also behind those who were taken for dead: they may live, and have their places
+      -- again as soon as they are heard of. The places of the dead are below zero, so either end may be last.
+      -- A place is the time at which it was taken, unless the clock went back: so people see who waits how long.
+      first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
+      if first then
+        local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2])
+        place = math.max(last, -first) + 1
       end
-      channel, number = listener(owner)
+      place = math.max(now, place or 0)
+      is_new = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
     end
-    redis.pcall('ZADD', KEYS[4], death, me) -- out of memory it fails, and rule 11 keeps the place
-  end
-  if not (first and news) or place % 8 == 1 then
-    -- Who joins or beats keeps the queue alive. Of those who join behind others one in eight is enough.
-    redis.call('PEXPIRE', KEYS[3], ARGV[7])
-    redis.call('PEXPIRE', KEYS[4], ARGV[7])
-    if first or not news then -- else the queue was empty, of the dead too
-      local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', '0', '8')
-      for _, attempt in ipairs(gone) do
-        redis.call('ZREM', KEYS[3], attempt)
-        redis.call('ZREM', KEYS[4], attempt)
+    if is_new then
+      redis.call('ZADD', KEYS[4], death, me)
+    else
+      place = tonumber(redis.call('ZSCORE', KEYS[3], me))
+      if not place then
+        return {3, now}
+      end
+      if place < 0 then
+        place = -place
+        redis.pcall('ZADD', KEYS[3], 'XX', text(place), me)
+      end
+      if not owner then
+        owner = hand_over(digits, keep, me)
+        if not owner or owner == me then
+          -- In this order also out of memory (rule 16).
+          redis.call('ZREM', KEYS[3], me)
+          redis.call('ZREM', KEYS[4], me)
+          wrote = true
+          redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
+          return granted(tonumber(ARGV[2]))
+        end
+        channel, number = listener(owner)
+      end
+      redis.pcall('ZADD', KEYS[4], death, me) -- out of memory it fails, and rule 11 keeps the place
+    end
+    if not (first and is_new) or place % 8 == 1 then
+      -- Who joins or beats keeps the queue alive. Of those who join behind others one in eight is enough.
+      redis.call('PEXPIRE', KEYS[3], ARGV[7])
+      redis.call('PEXPIRE', KEYS[4], ARGV[7])
+      if first or not is_new then -- else the queue was empty, of the dead too
+        local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', '0', '8')
+        for _, attempt in ipairs(gone) do
+          redis.call('ZREM', KEYS[3], attempt)
+          redis.call('ZREM', KEYS[4], attempt)
+        end
       end
     end
+    if not (is_new and channel) then
+      ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
+    elseif first then
+      ahead = redis.call('ZCARD', KEYS[3]) - 1
+    end
+    if channel and ahead == 0 then
+      redis.pcall('PUBLISH', channel, table.concat({'w', number, redis.call('ZCARD', KEYS[3]), KEYS[1]}, ' '))
+    end
   end
-  if not (news and channel) then
-    ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
-  elseif first then
-    ahead = redis.call('ZCARD', KEYS[3]) - 1
-  end
-  if channel and ahead == 0 then
-    redis.pcall('PUBLISH', channel, table.concat({'w', number, redis.call('ZCARD', KEYS[3]), KEYS[1]}, ' '))
-  end
+  local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
+  return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0, string.sub(owner or '', 1, 512), last}
 end
-local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
-return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0, string.sub(owner or '', 1, 512), last}
+
+local is_done, answer = pcall(take_or_wait)
+if not is_done then
+  if wrote and redis.pcall('GET', KEYS[1]) == me then
+    redis.pcall('DEL', KEYS[1])
+  end
+  if is_new then -- nobody would come back for its place, nor know of the lock (rule 56)
+    redis.pcall('ZREM', KEYS[3], me)
+    redis.pcall('ZREM', KEYS[4], me)
+  end
+  return refusal(answer)
+end
+return answer

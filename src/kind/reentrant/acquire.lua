@@ -41,5 +41,12 @@ elseif ownership == 0 then
   end
 end
 if ownership ~= -1 then
-  return {1, tonumber(mint(text(now), ARGV[4])), ttl, now, 0}
+  local is_done, token = pcall(mint, text(now), ARGV[4])
+  if is_done then
+    return {1, tonumber(token), ttl, now, 0}
+  end
+  if ownership == 0 then
+    redis.call('DEL', KEYS[1]) -- nobody would know of it (rule 56)
+  end
+  return refusal(token)
 end

@@ -5,7 +5,7 @@
 --       4 time to live of the fence, ms
 --       5 what to do where it does not fit: try (nothing) | join (line up) | beat (stay in the line)
 --       6 the waiter is taken for dead after, µs   7 time to live of line and signs, ms
---       8 the limit that the user declares; 2^32: a read-write lock
+--       8 the limit that the user declares; 2^32 of a read-write lock
 -- Returns {1, token, time to live in ms, server time in µs, waiters, slots…}     granted
 --         {0, ms until the first lease ends, server time, waiters ahead (an upper bound), 1, the holder of
 --             that lease, -1}                                                    it does not fit
@@ -19,7 +19,8 @@
 --
 -- This is the way when nobody holds and nobody waits; state.lua stands before it. token.lua, hold.lua, give.lua,
 -- line.lua, serve.lua and wait.lua stand after it, where their functions cost this way nothing. The first write is the
--- one that makes a holder: where memory is full, it is refused, and what follows is not (rule 41).
+-- one that makes a holder: where memory is full, it is refused, and what follows is not (rule 41). Where a user may not
+-- run what follows, the holder is taken out again: nobody would know of it (rule 56).
 local time = redis.call('TIME')
 digits = #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 now = tonumber(digits)
@@ -28,7 +29,7 @@ if ARGV[3] ~= '0' and now > tonumber(ARGV[3]) then
 end
 local wish = tonumber(ARGV[8])
 if not declared then
-  limit, is_rw = wish, wish == ALL
+  limit = wish
 elseif declared ~= wish then -- not the limit in force, which users may change (rule 33)
   return {4, declared, limit, now}
 end
@@ -41,9 +42,9 @@ end
 -- (rule 24).
 local fits = weight and not lease and ARGV[5] ~= 'beat'
   and used + weight <= limit and redis.call('EXISTS', KEYS[3]) == 0
-local granted, last
+local granted, words, kept, last
 if fits and used == 0 then
-  local words = {weight, 'used', string.format('%.0f', now + 1000 * ARGV[2]), me}
+  words = {weight, 'used', string.format('%.0f', now + 1000 * ARGV[2]), me}
   if not declared then
     words[5], words[6], words[7], words[8] = limit, 'declared', limit, 'limit'
   end
@@ -54,12 +55,14 @@ if fits and used == 0 then
   end
   redis.call('ZADD', KEYS[1], unpack(words))
   if declared then
-    redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
+    kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[4], 'GT')
   else
-    redis.call('PEXPIRE', KEYS[1], ARGV[4])
+    kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[4])
   end
-  last = redis.pcall('SET', KEYS[2], digits, 'GET', 'PX', ARGV[4])
-  if not last or (type(last) == 'string' and (tonumber(last) or 0) < now) then
-    return granted
+  if type(kept) == 'number' then
+    last = redis.pcall('SET', KEYS[2], digits, 'GET', 'PX', ARGV[4])
+    if not last or (type(last) == 'string' and (tonumber(last) or 0) < now) then
+      return granted
+    end
   end
 end

@@ -54,15 +54,35 @@ if before == ALL then
   serve(keep)
   return {1, tonumber(token), now, redis.call('ZCARD', KEYS[3])}
 end
-if number > last then
-  note(before, CLASSES.u)
+
+-- Stands before everybody until it is the writer; returns the reply.
+local function line_up()
+  if number > last then
+    note(before, CLASSES.u)
+  end
+  redis.call('ZADD', KEYS[3], '0.5', me)
+  redis.call('ZADD', KEYS[4], text(now + ARGV[5]), me)
+  local token = serve(keep, me)
+  if token then
+    return {1, tonumber(token), now, redis.call('ZCARD', KEYS[3])}
+  end
+  keep_line(ARGV[6], ARGV[4])
+  tell_holders()
+  return busy(0)
 end
-redis.call('ZADD', KEYS[3], '0.5', me)
-redis.call('ZADD', KEYS[4], text(now + ARGV[5]), me)
-local token = serve(keep, me)
-if token then
-  return {1, tonumber(token), now, redis.call('ZCARD', KEYS[3])}
+
+local is_done, answer = pcall(line_up)
+if not is_done then
+  if not place then
+    -- It would keep all others out until it counts as dead, and nobody would come back for it (rule 56).
+    redis.pcall('ZREM', KEYS[3], me)
+    redis.pcall('ZREM', KEYS[4], me)
+  end
+  if change then
+    redis.pcall('ZADD', KEYS[1], text(change), 'c/' .. me)
+  else
+    redis.pcall('ZREM', KEYS[1], 'c/' .. me)
+  end
+  return refusal(answer)
 end
-keep_line(ARGV[6], ARGV[4])
-tell_holders()
-return busy(0)
+return answer

@@ -37,8 +37,21 @@ local function free_slots(count)
   return slots
 end
 
+-- Takes back what one ZADD has written for an attempt, because what comes after it was refused.
+local function take_back(words, is_new)
+  local gone = {}
+  for at = is_new and 2 or 4, #words, 2 do
+    gone[#gone + 1] = words[at]
+  end
+  redis.pcall('ZREM', KEYS[1], unpack(gone))
+  if not is_new then
+    redis.pcall('ZADD', KEYS[1], text(used), 'used')
+  end
+end
+
 -- Makes an attempt a holder for so many ms; returns its token and its slots. What the lock needs is kept as
--- long as that, or longer. The first write is the one that makes it a holder (rule 41).
+-- long as that, or longer. The first write is the one that makes it a holder (rule 41). A holder of whom nobody
+-- would learn is taken out again (rule 56).
 local function give(attempt, weight, ttl, keep)
   local slots = is_rw and {} or free_slots(weight)
   local words = {text(used + weight), 'used', text(now + 1000 * ttl), attempt}
@@ -51,13 +64,19 @@ local function give(attempt, weight, ttl, keep)
   end
   redis.call('ZADD', KEYS[1], unpack(words))
   keep = math.max(ttl, keep)
-  if declared then
-    redis.call('PEXPIRE', KEYS[1], text(keep), 'GT')
-  else
-    redis.call('PEXPIRE', KEYS[1], text(keep))
-    declared = limit
+  local is_done, token = pcall(function()
+    if declared then
+      redis.call('PEXPIRE', KEYS[1], text(keep), 'GT')
+    else
+      redis.call('PEXPIRE', KEYS[1], text(keep))
+    end
+    return mint(digits, fence_for(keep))
+  end)
+  if not is_done then
+    take_back(words, not declared)
+    error(refusal(token), 0)
   end
-  local token = mint(digits, fence_for(keep))
+  declared = declared or limit
   used = used + weight
   return token, slots
 end

@@ -36,11 +36,14 @@ local function drop(attempt)
       gone[i + 1] = i .. '/' .. attempt
     end
   end
+  -- The sum comes first, so that it is never too high for good where a user may not write it. What is written before
+  -- is nothing, and never refused when memory is full (rule 41).
+  redis.call('ZREM', KEYS[1], '')
+  redis.call('ZADD', KEYS[1], text(used - weight), 'used')
   if redis.call('ZREM', KEYS[1], unpack(gone)) == 2 and is_rw then
     -- It has asked for another weight, and may wait for it. So its upgrade never outlives it (rule 37).
     redis.call('ZREM', KEYS[3], attempt)
     redis.call('ZREM', KEYS[4], attempt)
   end
   used = used - weight
-  redis.call('ZADD', KEYS[1], text(used), 'used')
 end

@@ -1,4 +1,5 @@
--- Tells who holds a weighted lock, and who waits for it. It writes nothing. Stands after token.lua.
+-- Tells who holds a weighted lock, and who waits for it. It writes nothing. Stands after state.lua
+-- and token.lua.
 --
 -- KEYS  1 the lock, as in state.lua   2 its fence   3 the line, if the waiters are asked for
 -- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
@@ -8,9 +9,6 @@
 --             1 an upgradable one, 2 the writer}; at most a thousand are listed
 --         a waiter: {attempt, its place}; those that are passed over are left out
 local digits = micros(redis.call('TIME'))
-local known = redis.call('ZMSCORE', KEYS[1], 'declared', 'limit', 'used')
-local is_rw = known[1] == '4294967296'
-local used = tonumber(known[3]) or 0
 
 -- Its slots, or its access and its weight.
 local function beside(attempt)
@@ -54,7 +52,12 @@ if KEYS[3] then
   waiting = redis.call('ZCOUNT', KEYS[3], '(0', '+inf')
   local range = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', ARGV[1], 'WITHSCORES')
   for at = 1, #range, 2 do
-    waiters[#waiters + 1] = {range[at], math.floor(tonumber(range[at + 1]))}
+    local word = string.match(range[at], '^%dq:%x+:%x+:%d+:(%w+):')
+    if is_rw == (word == 'r' or word == 'u' or word == 'w') then
+      waiters[#waiters + 1] = {range[at], math.floor(tonumber(range[at + 1]))}
+    else
+      waiting = waiting - 1 -- of the other kind, after the last lock of this name was gone
+    end
   end
 end
-return {tonumber(digits), holders, waiting, waiters, {tonumber(known[1]) or 0, tonumber(known[2]) or 0, used}}
+return {tonumber(digits), holders, waiting, waiters, {declared or 0, limit or 0, used}}

@@ -1,6 +1,7 @@
 //! What the kinds have in common whose holders have weights: semaphores and read-write locks.
 //!
-//! Redis has one sorted set for each lock, and the same scripts serve both kinds; state.lua says what is in it.
+//! Redis has one sorted set for each lock, and the same scripts serve both kinds, each told its own; state.lua says what is
+//! in it.
 
 use std::time::Duration;
 
@@ -11,83 +12,136 @@ use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
 use crate::kind::owner_value;
-use crate::protocol::lock_kind::{LockKind, Scripts, WeightedScripts};
+use crate::protocol::lock_kind::{LockKind, Parts, Scripts, WeightedScripts};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
+use crate::wire::script::{Argument, Call, Script};
 
-// `acquire` and `release` begin with their fast path, which returns before the functions of the
+/// The scripts of one kind. Each begins with the file that tells the kind, and state.lua (rule 43).
+//
+// `acquire` and `release` go on with their fast path, which returns before the functions of the
 // other files are defined. The remaining scripts need those functions in any case.
-static SCRIPTS: Scripts = Scripts {
-    acquire: script!(
-        "weighted/state.lua",
-        "weighted/acquire.lua",
-        "token.lua",
-        "weighted/hold.lua",
-        "weighted/give.lua",
-        "line.lua",
-        "weighted/serve.lua",
-        "weighted/wait.lua"
-    ),
-    release: script!(
-        "weighted/state.lua",
-        "weighted/release.lua",
-        "token.lua",
-        "weighted/hold.lua",
-        "weighted/give.lua",
-        "line.lua",
-        "weighted/serve.lua",
-        "weighted/leave.lua"
-    ),
-    renew: script!("token.lua", "weighted/renew.lua"),
-    touch: script!("token.lua", "weighted/owner.lua", "touch.lua"),
-    force: script!(
-        "weighted/state.lua",
-        "token.lua",
-        "weighted/hold.lua",
-        "weighted/give.lua",
-        "line.lua",
-        "weighted/serve.lua",
-        "weighted/force.lua"
-    ),
-    inspect: script!("token.lua", "weighted/inspect.lua"),
-    request: None,
-    weighted: Some(WeightedScripts {
-        change: script!(
-            "weighted/state.lua",
-            "token.lua",
-            "weighted/hold.lua",
-            "weighted/give.lua",
-            "line.lua",
-            "weighted/serve.lua",
-            "weighted/change.lua"
-        ),
-        resize: script!(
-            "weighted/state.lua",
-            "token.lua",
-            "weighted/hold.lua",
-            "weighted/give.lua",
-            "line.lua",
-            "weighted/serve.lua",
-            "weighted/resize.lua"
-        ),
-        transaction: script!("token.lua", "weighted/owner.lua", "weighted/transaction.lua"),
-    }),
-};
+macro_rules! scripts {
+    ($kind:literal) => {
+        Scripts {
+            acquire: script!(
+                $kind,
+                "weighted/state.lua",
+                "weighted/acquire.lua",
+                "token.lua",
+                "weighted/hold.lua",
+                "weighted/give.lua",
+                "line.lua",
+                "weighted/serve.lua",
+                "weighted/wait.lua"
+            ),
+            release: script!(
+                $kind,
+                "weighted/state.lua",
+                "weighted/release.lua",
+                "token.lua",
+                "weighted/hold.lua",
+                "weighted/give.lua",
+                "line.lua",
+                "weighted/serve.lua",
+                "weighted/leave.lua"
+            ),
+            renew: script!($kind, "weighted/state.lua", "token.lua", "weighted/renew.lua"),
+            touch: script!(
+                $kind,
+                "weighted/state.lua",
+                "token.lua",
+                "weighted/owner.lua",
+                "touch.lua"
+            ),
+            force: script!(
+                $kind,
+                "weighted/state.lua",
+                "token.lua",
+                "weighted/hold.lua",
+                "weighted/give.lua",
+                "line.lua",
+                "weighted/serve.lua",
+                "weighted/force.lua"
+            ),
+            inspect: script!($kind, "weighted/state.lua", "token.lua", "weighted/inspect.lua"),
+            request: None,
+            weighted: Some(WeightedScripts {
+                change: script!(
+                    $kind,
+                    "weighted/state.lua",
+                    "token.lua",
+                    "weighted/hold.lua",
+                    "weighted/give.lua",
+                    "line.lua",
+                    "weighted/serve.lua",
+                    "weighted/change.lua"
+                ),
+                resize: script!(
+                    $kind,
+                    "weighted/state.lua",
+                    "token.lua",
+                    "weighted/hold.lua",
+                    "weighted/give.lua",
+                    "line.lua",
+                    "weighted/serve.lua",
+                    "weighted/resize.lua"
+                ),
+                transaction: script!(
+                    $kind,
+                    "weighted/state.lua",
+                    "token.lua",
+                    "weighted/owner.lua",
+                    "weighted/transaction.lua"
+                ),
+            }),
+        }
+    };
+}
+
+macro_rules! look {
+    ($kind:literal) => {
+        script!($kind, "weighted/state.lua", "weighted/look.lua")
+    };
+}
+
+static SCRIPTS_OF_SEMAPHORE: Scripts = scripts!("weighted/semaphore.lua");
+static LOOK_AT_SEMAPHORE: Script = look!("weighted/semaphore.lua");
+static SCRIPTS_OF_RW_LOCK: Scripts = scripts!("weighted/rw_lock.lua");
+static LOOK_AT_RW_LOCK: Script = look!("weighted/rw_lock.lua");
 
 /// A kind whose holders have weights.
 #[derive(Debug)]
-pub(crate) struct WeightedKind(&'static str);
+pub(crate) struct WeightedKind {
+    name: &'static str,
+    scripts: &'static Scripts,
+    look: &'static Script,
+    parts: Parts,
+}
 
 /// The kind behind a semaphore.
-pub(crate) static SEMAPHORE: WeightedKind = WeightedKind("semaphore");
+pub(crate) static SEMAPHORE: WeightedKind = WeightedKind {
+    name: "semaphore",
+    scripts: &SCRIPTS_OF_SEMAPHORE,
+    look: &LOOK_AT_SEMAPHORE,
+    parts: Parts::Slots,
+};
 /// The kind behind a read-write lock.
-pub(crate) static RW_LOCK: WeightedKind = WeightedKind("read-write lock");
+pub(crate) static RW_LOCK: WeightedKind = WeightedKind {
+    name: "read-write lock",
+    scripts: &SCRIPTS_OF_RW_LOCK,
+    look: &LOOK_AT_RW_LOCK,
+    parts: Parts::Access,
+};
 
 impl LockKind for WeightedKind {
     fn name(&self) -> &'static str {
-        self.0
+        self.name
+    }
+
+    fn parts(&self) -> Parts {
+        self.parts
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
@@ -123,13 +177,12 @@ impl LockKind for WeightedKind {
     }
 
     fn scripts(&self) -> &'static Scripts {
-        &SCRIPTS
+        self.scripts
     }
 
     fn look(&self, key: &[u8]) -> Call {
-        // Those whose score is the end of a lease: state.lua has the bands. A lease that has ended is
-        // among them until a script takes it out.
-        Call::plain(&[b"ZRANGE", key, b"1099511627776", b"+inf", b"BYSCORE"])
+        // Not a plain `ZRANGE`: a user's own set may have members in the band of leases.
+        self.look.call(&[key.to_vec()], [Argument::Bytes(b"look")])
     }
 
     fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {

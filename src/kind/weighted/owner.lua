@@ -1,4 +1,4 @@
--- Whether an attempt holds: 1 it does   0 it does not. Stands after token.lua.
+-- Whether an attempt holds: 1 it does   0 it does not. Stands after state.lua and token.lua.
 --
 -- KEYS  1 the lock
 local function owned(attempt)

@@ -1,5 +1,5 @@
 -- Lengthens the lease of a holder; never shortens it (rule 14), and makes none that is not there (rule 25). Stands
--- after token.lua.
+-- after state.lua and token.lua.
 --
 -- KEYS  1 the lock   2 its fence   3 the line, and not in a cluster: while the slot is being moved, its node would
 --       refuse the script if one of the keys is missing
@@ -12,8 +12,7 @@
 -- Nobody is purged or served here. PEXPIRE comes first, as it is never refused when memory is full: a first ZADD
 -- may be, and the lease would be lost (rule 41).
 local now = tonumber(micros(redis.call('TIME')))
-local known = redis.call('ZMSCORE', KEYS[1], ARGV[1], 'limit', 'used')
-if not known[1] or tonumber(known[1]) <= now then
+if not lease or lease <= now then
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
@@ -23,7 +22,7 @@ if not KEYS[3] then
   return {1, -1}
 end
 local waiters = tonumber(redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')) or 0 -- a line of another type has none
-if tonumber(known[3]) > tonumber(known[2]) then
+if used > limit then
   waiters = waiters + 1 -- more than those who wait, as they may be the ones of this client
 end
 return waiters > 0 and {1, waiters} or 1

@@ -18,7 +18,11 @@ limit = tonumber(ARGV[1])
 redis.call('ZADD', KEYS[1], ARGV[1], 'limit', ARGV[4], 'declared', text(used), 'used')
 if not declared then
   declared = tonumber(ARGV[4])
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  local kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+  if type(kept) == 'table' then -- a user may be denied it, and a lock without an end must not stay (rule 56)
+    redis.call('ZREM', KEYS[1], 'limit', 'declared', 'used')
+    return kept
+  end
 else
   redis.call('PEXPIRE', KEYS[1], ARGV[3], 'GT')
 end

@@ -9,9 +9,11 @@
 -- it for so many at most.
 local function purge()
   for _, attempt in ipairs(redis.call('ZRANGE', KEYS[1], LEASES, digits, 'BYSCORE', 'LIMIT', '0', '64')) do
-    drop(attempt)
-    if attempt == me then
-      lease, change = nil, nil
+    if asked(attempt) then -- what a user has put there stays
+      drop(attempt)
+      if attempt == me then
+        lease, change = nil, nil
+      end
     end
   end
 end
@@ -45,11 +47,29 @@ local function upgrade(attempt)
   end
 end
 
+-- Makes an upgradable holder the writer; returns its token, which is above that of every reader (rule 32).
+local function raise(attempt, before, change, keep)
+  local function note(weight, class)
+    redis.call('ZADD', KEYS[1], text(weight), 'used', text(BAND + 4 * change + class), 'c/' .. attempt)
+  end
+  note(used - before + ALL, CLASSES.w)
+  local is_done, token = pcall(function()
+    return mint(digits, fence_for(keep)) -- above that of every reader
+  end)
+  if not is_done then -- as in `give`
+    note(used, CLASSES.u)
+    error(refusal(token), 0)
+  end
+  used = used - before + ALL
+  return token
+end
+
 -- Grants from the head of the line on while it fits, and stops at the first living waiter that does not (rule 27).
 -- So a large request is not overtaken by small ones. The rest of very many is served when they ask again.
 --
 -- Returns token and slots of the attempt that waits for the answer, if there is one and it is among them. It is given
--- its whole lease, and the others their windows (rule 7). None is withdrawn, whatever PUBLISH counts (rule 28).
+-- its whole lease, and the others their windows (rule 7). None is withdrawn, whatever PUBLISH counts (rule 28). Nothing
+-- that may be refused comes after the grant; until then the waiter keeps its place (rule 56).
 local function serve(keep, asks)
   local token, slots
   local grants = 0
@@ -74,17 +94,16 @@ local function serve(keep, asks)
     elseif used - before + weight > limit then
       break
     else
-      leave(attempt)
+      redis.call('ZREM', KEYS[3], '') -- of nothing, so that what follows is not refused when memory is full (rule 41)
+      local waiters = redis.call('ZCARD', KEYS[3]) - 1
       grants = grants + 1
       local new, numbers
       if change then
-        used = used - before + weight
-        redis.call('ZADD', KEYS[1], text(used), 'used', text(BAND + 4 * change + CLASSES.w), 'c/' .. attempt)
-        new = mint(digits, fence_for(keep)) -- above the token of every reader (rule 32)
+        new = raise(attempt, before, change, keep)
       else
         new, numbers = give(attempt, weight, tonumber(attempt == asks and ARGV[2] or window), keep)
       end
-      local waiters = redis.call('ZCARD', KEYS[3])
+      leave(attempt)
       if attempt == asks then
         token, slots = new, numbers
       elseif change then

@@ -1,4 +1,5 @@
--- What the scripts of the weighted lock begin with: what Redis keeps of a lock.
+-- What all scripts of the weighted lock begin with: what Redis keeps of a lock. semaphore.lua or rw_lock.lua stands
+-- before it and tells the kind.
 --
 -- A weighted lock has a limit, and its holders have weights that add up to no more. A semaphore of n permits
 -- has the limit n, and a holder's weight is its number of permits. A read-write lock has the limit 2^32: a reader
@@ -17,17 +18,37 @@
 -- Holder, slots and sum are written by one ZADD, or never differ for longer than a script. The sum may be too
 -- high, as it has the weights of leases that have ended until a script takes them out; that is safe (rule 24).
 --
+-- The marks of a lock are declared, limit and used, whole numbers of a lock's size. They are 2^32 for a read-write
+-- lock, which no semaphore has. Nothing else of a semaphore is below 2^32. A sorted set without them is a user's, and one
+-- with those of the other kind is such a lock: both are left as they are, and the reply says which it is (rule 43). The
+-- marks are those of all versions, so that an older client and a newer one share a lock. A key that is not there is a
+-- lock that nobody has used. A holder's own attempt is nobody else's, so that no more need be counted where it is found.
+--
 -- There are no functions here: to make them takes time, also where none is called.
 
 local BAND, ALL = 4294967296, 4294967296
 local me = ARGV[1]
--- Another type is none of ours, and an error (rule 43). A field is false where there is none.
+-- Another type is an error (rule 43). A field is false where there is none.
 local known = redis.call('ZMSCORE', KEYS[1], 'declared', 'limit', 'used', me, 'c/' .. me)
 local declared, limit, used = tonumber(known[1]), tonumber(known[2]), tonumber(known[3]) or 0
 local lease, change = tonumber(known[4]), tonumber(known[5])
-local is_rw = declared == ALL
 
 -- What the attempt asks for; nothing if it means nothing here.
 local word = string.match(me, '^%dq:%x+:%x+:%d+:(%w+):')
 local permits = tonumber(word)
 local now, digits -- the server's time, where it has been asked for
+
+local found -- the kind of what is there
+if not (declared and limit and known[3]) then
+  found = redis.call('EXISTS', KEYS[1]) == 0 and KIND
+elseif declared == ALL and limit == ALL then
+  found = 'read-write lock'
+elseif declared > 0 and math.max(declared, limit, used) < 2147483648 and math.min(limit, used) >= 0
+  and declared % 1 + limit % 1 + used % 1 == 0
+  and (lease and word or redis.call('ZCOUNT', KEYS[1], '-inf', '(4294967296') == 3) then
+  found = 'semaphore'
+end
+if found ~= KIND then
+  local what = found and 'the key is a ' .. found
+  return {err = 'WRONGTYPE ' .. (what or 'not a lock: a sorted set without the marks of a lock; choose another name')}
+end

@@ -1,4 +1,4 @@
--- Runs commands if an attempt holds, without another client's between them. Stands after token.lua and owner.lua.
+-- Runs commands if an attempt holds, without another client's between them. Stands after owner.lua.
 --
 -- A transaction of Redis would WATCH the lock, and so fail whenever another holder's lease is renewed; and a lease that
 -- ends by its score touches no key (rule 42).

@@ -1,7 +1,15 @@
 -- The rest of acquire.lua: it does not fit, or somebody waits, or the attempt has it.
 local mode, ttl, keep = ARGV[5], tonumber(ARGV[2]), tonumber(ARGV[4])
-if granted then -- acquire.lua has written it, and the last token is ahead of the clock
-  granted[2] = tonumber(above(last, digits, ARGV[4]))
+if granted then -- acquire.lua has written it, and the last token is ahead of the clock, or a command was refused
+  local is_done, token = type(kept) == 'number', kept
+  if is_done then
+    is_done, token = pcall(above, last, digits, ARGV[4])
+  end
+  if not is_done then
+    take_back(words, not declared)
+    return refusal(token)
+  end
+  granted[2] = tonumber(token)
   return granted
 end
 
@@ -63,35 +71,55 @@ if is_new then
   if mode == 'try' then
     return busy(0)
   end
-  -- Behind everybody, also behind those who were passed over: their places are below zero, so either end may be
-  -- last. A place is the time at which it was taken, unless the clock went back.
-  place = now
-  local head = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
-  if head then
-    local last = redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2]
-    place = math.max(now, last + 1, 1 - head)
-  end
-  redis.call('ZADD', KEYS[3], text(place), me)
-elseif place < 0 then
-  place = -place
-  redis.call('ZADD', KEYS[3], text(place), me)
-end
-redis.call('ZADD', KEYS[4], text(now + ARGV[6]), me)
-if not is_new then
-  local token, slots = serve(keep, me)
-  if token then
-    return reply(token, slots, ttl, redis.call('ZCARD', KEYS[3]))
-  end
 end
 
-keep_line(ARGV[7], ARGV[4])
--- Those who were passed over and not heard of since are forgotten.
-local since = text(now - 1000 * ARGV[7])
-for _, attempt in ipairs(redis.call('ZRANGE', KEYS[4], '-inf', since, 'BYSCORE', 'LIMIT', '0', '8')) do
-  leave(attempt)
+-- Stands in the line until it is granted; returns the reply.
+local function line_up()
+  if is_new then
+    -- Behind everybody, also behind those who were passed over: their places are below zero, so either end may be
+    -- last. A place is the time at which it was taken, unless the clock went back.
+    place = now
+    local head = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
+    if head then
+      local last = redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2]
+      place = math.max(now, last + 1, 1 - head)
+    end
+    redis.call('ZADD', KEYS[3], text(place), me)
+  elseif place < 0 then
+    place = -place
+    redis.call('ZADD', KEYS[3], text(place), me)
+  end
+  redis.call('ZADD', KEYS[4], text(now + ARGV[6]), me)
+  if not is_new then
+    local token, slots = serve(keep, me)
+    if token then
+      return reply(token, slots, ttl, redis.call('ZCARD', KEYS[3]))
+    end
+  end
+
+  keep_line(ARGV[7], ARGV[4])
+  -- Those who were passed over and not heard of since are forgotten.
+  local since = text(now - 1000 * ARGV[7])
+  for _, attempt in ipairs(redis.call('ZRANGE', KEYS[4], '-inf', since, 'BYSCORE', 'LIMIT', '0', '8')) do
+    leave(attempt)
+  end
+  local ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
+  if ahead == 0 then
+    tell_holders()
+  end
+  return busy(ahead)
 end
-local ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
-if ahead == 0 then
-  tell_holders()
+
+local is_done, answer = pcall(line_up)
+if not is_done then
+  if type(redis.pcall('ZSCORE', KEYS[1], me)) == 'string' then
+    pcall(drop, me) -- the refusal came when others were served behind it
+  end
+  if is_new then
+    -- Nobody would come back for its place (rule 56).
+    redis.pcall('ZREM', KEYS[3], me)
+    redis.pcall('ZREM', KEYS[4], me)
+  end
+  return refusal(answer)
 end
-return busy(ahead)
+return answer

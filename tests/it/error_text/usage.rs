@@ -61,6 +61,29 @@ fn holds() -> Vec<Row> {
     let error = client.reentrant(NAME).unwrap().force_release().unwrap_err();
     rows.push(row("`force_release` of a lock of Redisson with two readers", "name one", error));
     ask::<()>(&server, &["DEL", NAME]);
+    ask::<()>(&server, &["ZADD", NAME, "1700000000123", "job:1"]);
+    let gpus = client.semaphore(NAME, 4).unwrap();
+    rows.push(row(
+        "a user's sorted set is at the semaphore's key",
+        "choose another name",
+        gpus.try_acquire().unwrap_err(),
+    ));
+    ask::<()>(&server, &["DEL", NAME]);
+    let reader = client.rw_lock(NAME).unwrap().read().unwrap();
+    rows.push(row(
+        "a semaphore of the name of a read-write lock",
+        "use one kind for a name",
+        gpus.try_acquire().unwrap_err(),
+    ));
+    reader.release().unwrap();
+    let permit = gpus.acquire().unwrap();
+    rows.push(row(
+        "a read-write lock of the name of a semaphore",
+        "use one kind for a name",
+        client.rw_lock(NAME).unwrap().try_write().unwrap_err(),
+    ));
+    permit.release().unwrap();
+    ask::<()>(&server, &["DEL", NAME]);
     let error = client.unlock(NAME).unwrap_err();
     rows.push(row("unlock without a lock", "lock first", error));
     assert!(client.try_lock(NAME, SOON, Lease::default()).unwrap());

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use leasehold::{LockClient, LockOptions, Wait};
+use leasehold::{LockClient, LockOptions, Result, Wait};
+use leasehold_support::Server;
 
 use super::{in_line, take};
 use crate::common::queue::listens;
@@ -68,6 +69,105 @@ fn key_of_another_kind_is_an_error_and_not_touched() {
     permit.check().unwrap();
     permit.release().unwrap();
     assert_eq!(ask::<usize>(&server, &["ZCARD", "{x}:line"]), 0);
+}
+
+/// Whatever a key holds: its members and scores, and whether it has an end.
+fn content(server: &Server, key: &str) -> (Vec<String>, bool) {
+    let members = ask(server, &["ZRANGE", key, "0", "-1", "WITHSCORES"]);
+    (members, ask::<i64>(server, &["PTTL", key]) == -1)
+}
+
+/// All calls of a semaphore are refused with this text, and change nothing.
+#[track_caller]
+fn refuses_permits(server: &Server, client: &LockClient, name: &str, text: &str) {
+    let before = content(server, name);
+    let gpus = client.semaphore(name, 4).unwrap();
+    let errors = [
+        gpus.try_acquire().err(),
+        gpus.acquire().err(),
+        gpus.try_acquire_for(ms(50)).err(),
+        gpus.resize(3).err(),
+        gpus.available().err(),
+        gpus.limit().err(),
+        gpus.holders().err(),
+        gpus.inspect().err(),
+    ];
+    for (call, error) in errors.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("call {call} of {name}"));
+        assert!(error.is_wrong_type() && error.to_string().contains(text), "{call}: {error}");
+    }
+    assert_eq!(content(server, name), before);
+}
+
+/// The same of a read-write lock.
+#[track_caller]
+fn refuses_access(server: &Server, client: &LockClient, name: &str, text: &str) {
+    let before = content(server, name);
+    let lock = client.rw_lock(name).unwrap();
+    let errors = [
+        lock.try_read().err(),
+        lock.read().err(),
+        lock.write().err(),
+        lock.upgradable_read().err(),
+        lock.is_locked().err(),
+        lock.holders().err(),
+        lock.inspect().err(),
+    ];
+    for (call, error) in errors.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("call {call} of {name}"));
+        assert!(error.is_wrong_type() && error.to_string().contains(text), "{call}: {error}");
+    }
+    assert_eq!(content(server, name), before);
+}
+
+#[test]
+fn set_of_a_user_is_an_error_and_not_touched() {
+    let server = server();
+    let client = open(&server);
+    let jobs: Vec<String> = (0..202)
+        .flat_map(|job| [(1_700_000_000_000_u64 + job).to_string(), format!("job:{job}")])
+        .collect();
+    let add = |key: &str, more: &[&str]| {
+        let words = ["ZADD", key].into_iter().chain(jobs.iter().map(String::as_str));
+        ask::<()>(&server, &words.chain(more.iter().copied()).collect::<Vec<_>>());
+    };
+    add("jobs", &[]);
+    add("declared", &["4", "declared"]);
+    // All that a lock has, and what it has not.
+    add("marks", &["4", "declared", "4", "limit", "0", "used", "7", "alice"]);
+    for name in ["jobs", "declared", "marks"] {
+        refuses_permits(&server, &client, name, "a sorted set without the marks of a lock");
+        refuses_access(&server, &client, name, "a sorted set without the marks of a lock");
+        let error = client.locks_named(name).unwrap_err();
+        assert!(error.to_string().contains("a sorted set without the marks of a lock"), "{error}");
+    }
+    assert_eq!(client.locks("*").unwrap().with_scan().filter_map(Result::ok).count(), 0);
+}
+
+#[test]
+fn semaphore_and_read_write_lock_are_told_apart() {
+    let server = server();
+    let client = open(&server);
+    let (gpus, lock) = (client.semaphore("gpu", 4).unwrap(), client.rw_lock("board").unwrap());
+    let permit = gpus.acquire().unwrap();
+    refuses_access(&server, &client, "gpu", "is a semaphore");
+    let writer = lock.write().unwrap();
+    refuses_permits(&server, &client, "board", "is a read-write lock");
+    // Nobody is evicted by a handle of the other kind.
+    let holder = lock.holders().unwrap().remove(0);
+    let error = client.semaphore("board", 4).unwrap().force_release(&holder).unwrap_err();
+    assert!(error.is_wrong_type(), "{error}");
+    let kind =
+        |name| client.locks_named(name).unwrap().iter().map(|it| it.kind()).collect::<Vec<_>>();
+    assert_eq!((kind("gpu"), kind("board")), (vec!["semaphore"], vec!["read-write lock"]));
+    let mut found: Vec<_> = client.locks("*").unwrap().with_scan().map(Result::unwrap).collect();
+    found.sort_by_key(|it| it.name().to_vec());
+    let found: Vec<_> = found.iter().map(|it| (it.name(), it.kind())).collect();
+    assert_eq!(found, [(&b"board"[..], "read-write lock"), (b"gpu", "semaphore")]);
+    writer.check().unwrap();
+    writer.release().unwrap();
+    permit.check().unwrap();
+    permit.release().unwrap();
 }
 
 /// All but one of the new limit's permits are held, so that nothing fits until enough came back.

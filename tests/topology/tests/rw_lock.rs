@@ -313,8 +313,10 @@ fn key_of_another_kind_is_an_error_and_not_touched<T: Single>(scene: &Scene<'_, 
     guard.release().unwrap();
     let reader = lock.read().unwrap();
     assert!(mutex.try_lock().unwrap_err().is_wrong_type());
-    // Both are sorted sets: they are told apart by what is declared.
+    // Both are sorted sets, and each script is told its kind.
     let gpus = client.semaphore(&name, 3).unwrap();
-    assert!(gpus.try_acquire().unwrap_err().is_config());
+    assert!(gpus.try_acquire().unwrap_err().is_wrong_type());
+    assert!(gpus.holders().unwrap_err().is_wrong_type());
+    reader.check().unwrap();
     reader.release().unwrap();
 }

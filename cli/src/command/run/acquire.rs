@@ -104,7 +104,12 @@ impl Request {
             Share::OncePer(period) => return self.once(client, period),
             Share::Permits { count, of } => self.permits(client, deadline, count, of),
             Share::Alone => self
-                .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline)),
+                .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline))
+                .or_else(|error| match error.is_wrong_type() {
+                    // It is neither. Of the two, this one says what a sorted set is, such as a semaphore.
+                    true => self.write(client, deadline),
+                    false => Err(error),
+                }),
             Share::Reading => self.of_either_kind(
                 || self.read(client, deadline),
                 || loop {

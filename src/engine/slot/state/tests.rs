@@ -191,6 +191,7 @@ impl Bench {
             settled: Moment::PAST,
             unknown: false,
             queued,
+            partial: false,
             spent: false,
         };
         self.acquires = false;

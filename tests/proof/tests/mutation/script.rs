@@ -6,8 +6,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "beat-that-may-join",
         "kind/mutex/wait.lua",
-        "  if mode == 'join' then\n    -- Behind",
-        "  if true then\n    -- Behind",
+        "    if mode == 'join' then\n      -- Behind",
+        "    if true then\n      -- Behind",
     ),
     // Rule 2.
     (
@@ -20,8 +20,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "full-ttl-on-a-repeated-grant",
         "kind/mutex/wait.lua",
-        "    redis.call('PEXPIRE', KEYS[1], ARGV[2])\n    left = tonumber(ARGV[2])",
-        "    left = tonumber(ARGV[2])",
+        "      redis.call('PEXPIRE', KEYS[1], ARGV[2])\n      left = tonumber(ARGV[2])",
+        "      left = tonumber(ARGV[2])",
     ),
     (
         "repeated-request-counts",
@@ -33,8 +33,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "newcomer-barges",
         "kind/mutex/acquire.lua",
-        "if not owner and redis.call('EXISTS', KEYS[3]) == 0 then",
-        "if not owner then",
+        "if waiting == 0 then",
+        "if waiting then",
     ),
     // Rule 5.
     (
@@ -61,8 +61,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "newcomer-overtakes-the-skipped",
         "kind/mutex/wait.lua",
-        "      place = math.max(last, -first) + 1\n    end\n    place = math.max(now, place or 0)\n",
-        "      place = (last > 0 and last or -first) + 1\n    end\n    place = place or now\n",
+        "        place = math.max(last, -first) + 1\n      end\n      place = math.max(now, place or 0)\n",
+        "        place = (last > 0 and last or -first) + 1\n      end\n      place = place or now\n",
     ),
     (
         "skipped-waiter-loses-its-place",
@@ -245,7 +245,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "queue-without-an-end",
         "kind/mutex/wait.lua",
-        "    redis.call('PEXPIRE', KEYS[3], ARGV[7])\n    redis.call('PEXPIRE', KEYS[4], ARGV[7])\n",
+        "      redis.call('PEXPIRE', KEYS[3], ARGV[7])\n      redis.call('PEXPIRE', KEYS[4], ARGV[7])\n",
         "",
     ),
     (
@@ -302,8 +302,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-renewal-makes-a-holder",
         "kind/weighted/renew.lua",
-        "if not known[1] or tonumber(known[1]) <= now then",
-        "if known[1] and tonumber(known[1]) <= now then",
+        "if not lease or lease <= now then",
+        "if lease and lease <= now then",
     ),
     (
         "weighted-renewal-makes-a-holder",
@@ -314,8 +314,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-renewal-revives-a-hold",
         "kind/weighted/renew.lua",
-        "if not known[1] or tonumber(known[1]) <= now then",
-        "if not known[1] then",
+        "if not lease or lease <= now then",
+        "if not lease then",
     ),
     (
         "weighted-release-subtracts-twice",
@@ -380,8 +380,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-upgrade-keeps-the-token",
         "kind/weighted/serve.lua",
-        "new = mint(digits, fence_for(keep)) --",
-        "new = redis.call('GET', KEYS[2]) --",
+        "return mint(digits, fence_for(keep)) -- above",
+        "return redis.call('GET', KEYS[2]) -- above",
     ),
     (
         "weighted-upgrade-outlives-its-holder",
@@ -422,8 +422,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-each-request-brings-its-limit",
         "kind/weighted/acquire.lua",
-        "if not declared then\n  limit, is_rw",
-        "if true then\n  limit, is_rw",
+        "if not declared then\n  limit = wish",
+        "if true then\n  limit = wish",
     ),
     (
         "weighted-resize-cuts-the-sum",
@@ -434,8 +434,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-over-the-limit-not-told",
         "kind/weighted/renew.lua",
-        "if tonumber(known[3]) > tonumber(known[2]) then",
-        "if false then",
+        "if used > limit then\n  waiters = waiters + 1",
+        "if false then\n  waiters = waiters + 1",
     ),
     (
         "permits-passed-past-the-limit",
@@ -528,6 +528,58 @@ limit = ",
         "kind/weighted/wait.lua",
         "  redis.call('ZREM', KEYS[1], '') -- of nothing",
         "  -- of nothing",
+    ),
+    // Rule 43.
+    ("set-of-a-user-adopted", "kind/weighted/state.lua", "if found ~= KIND then", "if found and found ~= KIND then"),
+    (
+        "set-with-marks-and-more-adopted",
+        "kind/weighted/state.lua",
+        "'(4294967296') == 3) then",
+        "'(4294967296') >= 3) then",
+    ),
+    ("weighted-kinds-not-told-apart", "kind/weighted/state.lua", "if found ~= KIND then", "if not found then"),
+    (
+        "members-of-a-user-purged",
+        "kind/weighted/serve.lua",
+        "if asked(attempt) then -- what",
+        "if true then -- what",
+    ),
+    // Rule 56.
+    (
+        "refused-first-holder-stays",
+        "kind/weighted/wait.lua",
+        "    take_back(words, not declared)\n    return refusal(token)",
+        "    return refusal(token)",
+    ),
+    (
+        "refused-holder-stays",
+        "kind/weighted/give.lua",
+        "    take_back(words, not declared)\n    error(",
+        "    error(",
+    ),
+    (
+        "refused-waiter-stays",
+        "kind/weighted/wait.lua",
+        "  if is_new then\n    -- Nobody would",
+        "  if false then\n    -- Nobody would",
+    ),
+    (
+        "refused-mutex-stays",
+        "kind/mutex/wait.lua",
+        "  if wrote and redis.pcall(",
+        "  if false and redis.pcall(",
+    ),
+    (
+        "refused-reentrant-lock-stays",
+        "kind/reentrant/acquire.lua",
+        "    redis.call('DEL', KEYS[1]) -- nobody",
+        "    -- nobody",
+    ),
+    (
+        "refused-upgrade-stays",
+        "kind/weighted/change.lua",
+        "  if not place then\n    -- It would",
+        "  if false then\n    -- It would",
     ),
     // The index.
     (

@@ -1712,9 +1712,39 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::rw_lock::thread_that_asks_at_the_door_waits_no_longer_than_it_may",
     ),
     bug(
-        "any-sorted-set-listed-as-a-lock",
-        "the list of locks in use",
-        "leasehold::tests::locks::scan_finds_what_several_hold_and_no_other_sorted_set",
+        "set-of-a-user-adopted",
+        "rule 43",
+        "weighted::kind::set_of_a_user_is_an_error_and_not_touched",
+    ),
+    bug(
+        "set-with-marks-and-more-adopted",
+        "rule 43",
+        "weighted::kind::set_of_a_user_is_an_error_and_not_touched",
+    ),
+    bug(
+        "weighted-kinds-not-told-apart",
+        "rule 43",
+        "weighted::kind::each_kind_is_told_from_the_other",
+    ),
+    bug(
+        "members-of-a-user-purged",
+        "rule 43",
+        "weighted::kind::members_of_a_user_are_not_taken_out",
+    ),
+    bug(
+        "refused-first-holder-stays",
+        "rule 56",
+        "weighted::refusal::refused_attempt_leaves_nothing",
+    ),
+    bug("refused-holder-stays", "rule 56", "weighted::refusal::refused_attempt_leaves_nothing"),
+    bug("refused-waiter-stays", "rule 56", "weighted::refusal::refused_attempt_leaves_nothing"),
+    bug("refused-mutex-stays", "rule 56", "it::acl::refused_request_leaves_nothing"),
+    bug("refused-reentrant-lock-stays", "rule 56", "it::acl::refused_request_leaves_nothing"),
+    bug("refused-upgrade-stays", "rule 56", "weighted::refusal::refused_attempt_leaves_nothing"),
+    bug(
+        "refused-attempt-not-removed",
+        "rule 56",
+        "it::acl::attempt_of_a_refused_request_is_removed_later",
     ),
     bug(
         "events-without-a-bound",

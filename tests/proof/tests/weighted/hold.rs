@@ -3,7 +3,7 @@
 use ::redis::Value;
 
 use crate::lab::{Lab, TTL, on_both, permits, reader, writer};
-use crate::request::{ALL, FENCE, KEYS, LOCK, Mode, Reply, Request, Says, command};
+use crate::request::{ALL, FENCE, KEYS, Mode, Reply, Request, Says, command};
 use crate::script::Name;
 
 /// What is left of a lease that was just granted, in ms.
@@ -198,37 +198,6 @@ pub(crate) fn every_grant_has_a_token_above_all_earlier_ones() {
     });
 }
 
-/// Rule 43.
-#[test]
-pub(crate) fn key_of_another_kind_is_an_error() {
-    on_both(2, |lab| {
-        for [set, key] in [["SET", LOCK], ["HSET", LOCK]] {
-            let words: &[&str] =
-                if set == "SET" { &[set, key, "y"] } else { &[set, key, "y", "1"] };
-            lab.ask(words);
-            let request = lab.acquire_request(permits(0, 1), Mode::Join);
-            let words = request.words(&lab.scripts);
-            assert!(lab.command(&words).unwrap_err().starts_with("WRONGTYPE"));
-            lab.ask(&["DEL", LOCK]);
-        }
-    });
-}
-
-/// Rule 43: they share a key, and have different limits.
-#[test]
-pub(crate) fn semaphore_and_read_write_lock_exclude_each_other() {
-    on_both(ALL, |lab| {
-        lab.take(reader(0));
-        lab.limit = 2;
-        let refused = Reply::Config { declared: ALL, limit: ALL };
-        assert_eq!(lab.acquire(permits(1, 1), Mode::Join), refused);
-        assert_eq!(lab.acquire(permits(1, 1), Mode::Try), refused);
-        assert_eq!(lab.resize(4), refused);
-        assert_eq!(lab.release(permits(1, 1)), Reply::NotHeld);
-        assert_eq!(lab.content().used, 1);
-    });
-}
-
 #[test]
 pub(crate) fn touch_writes_only_for_a_holder() {
     on_both(2, |lab| {
@@ -264,7 +233,7 @@ pub(crate) fn transaction_runs_for_a_holder_alone() {
             let attempt = reader(client).text();
             let arguments =
                 [&attempt, "3", "SET", "y", "1", "2", "GET", "y", "2", "GET", "x", "2", "GET", "z"];
-            let words = command(&lab.scripts, Name::Transaction, arguments.into_iter());
+            let words = command(lab.scripts.text(Name::Transaction, true), arguments.into_iter());
             lab.command(&words).expect("a reply")
         };
         let Value::Array(replies) = run(lab, 0) else { panic!("it holds") };
@@ -285,7 +254,7 @@ pub(crate) fn inspection_lists_holders_and_waiters() {
         lab.take(permits(0, 1));
         lab.take(permits(1, 2));
         lab.take_back_and_line_up();
-        let words = command(&lab.scripts, Name::Inspect, ["10", "inspect"].into_iter());
+        let words = command(lab.scripts.text(Name::Inspect, false), ["10", "inspect"].into_iter());
         let Ok(Value::Array(parts)) = lab.command(&words) else { panic!("an array") };
         let Value::Array(holders) = &parts[1] else { panic!("{parts:?}") };
         let Value::Array(holder) = &holders[0] else { panic!("{parts:?}") };

@@ -5,7 +5,7 @@
 //! | `script` | the scripts as they are shipped, and the bugs that can be planted in them |
 //! | `request`, `content` | what is asked, returned, published and kept, as commands and replies of Redis |
 //! | `lab` | a server in memory, or a real one |
-//! | `hold`, `line`, `slot`, `change`, `limit`, `memory` | what each script does, rule by rule, on both |
+//! | `hold`, `line`, `slot`, `change`, `limit`, `memory`, `kind`, `refusal` | what each script does, rule by rule, on both |
 //! | `random` | random operations against a simple reference, on both |
 //! | `explore`, `scenario` | all that can happen among a few clients, exhaustively |
 //! | `client`, `wire`, `server`, `world`, `heal`, `invariant`, `trace` | who takes part in that, and what must hold |
@@ -33,6 +33,7 @@ mod fold;
 mod heal;
 mod hold;
 mod invariant;
+mod kind;
 mod lab;
 mod limit;
 mod line;
@@ -43,6 +44,7 @@ mod random;
 #[path = "../../../../src/topology/memory/redis/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the library and its tests need more of it")]
 mod redis;
+mod refusal;
 mod request;
 mod scenario;
 mod script;

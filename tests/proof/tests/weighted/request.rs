@@ -152,6 +152,15 @@ impl Request {
     /// The command that carries it out.
     pub(crate) fn words(&self, scripts: &Scripts) -> Vec<Vec<u8>> {
         let number = |number: u32| number.to_string();
+        let is_rw = match *self {
+            Request::Acquire { limit, .. } => limit == ALL,
+            Request::Release { attempt, .. }
+            | Request::Renew { attempt, .. }
+            | Request::Touch { attempt }
+            | Request::Force { attempt, .. }
+            | Request::Change { attempt, .. } => !matches!(attempt.weight, Weight::Permits(_)),
+            Request::Resize { .. } => false,
+        };
         let (name, arguments) = match *self {
             Request::Acquire { attempt, ttl, mode, deadline, dies_after, line, limit } => {
                 let mode = match mode {
@@ -192,18 +201,14 @@ impl Request {
                 (Name::Resize, vec![limit, deadline, number(ttl), declared, "resize".to_owned()])
             }
         };
-        command(scripts, name, arguments.iter().map(String::as_str))
+        command(scripts.text(name, is_rw), arguments.iter().map(String::as_str))
     }
 }
 
 /// The command that runs a script.
-pub(crate) fn command<'a>(
-    scripts: &Scripts,
-    name: Name,
-    arguments: impl Iterator<Item = &'a str>,
-) -> Vec<Vec<u8>> {
+pub(crate) fn command<'a>(script: &[u8], arguments: impl Iterator<Item = &'a str>) -> Vec<Vec<u8>> {
     let keys = KEYS.iter().copied();
-    let words = [b"EVAL".to_vec(), scripts.text(name).to_vec(), b"4".to_vec()];
+    let words = [b"EVAL".to_vec(), script.to_vec(), b"4".to_vec()];
     let rest = keys.chain(arguments).map(|word| word.as_bytes().to_vec());
     words.into_iter().chain(rest).collect()
 }

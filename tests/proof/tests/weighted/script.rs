@@ -26,9 +26,10 @@ pub(crate) enum Name {
     Resize,
     Inspect,
     Transaction,
+    Look,
 }
 
-const ALL: [(Name, &[Part]); 9] = [
+pub(crate) const ALL: [(Name, &[Part]); 10] = [
     (
         Name::Acquire,
         parts!(
@@ -55,8 +56,16 @@ const ALL: [(Name, &[Part]); 9] = [
             "kind/weighted/leave.lua"
         ),
     ),
-    (Name::Renew, parts!("kind/token.lua", "kind/weighted/renew.lua")),
-    (Name::Touch, parts!("kind/token.lua", "kind/weighted/owner.lua", "kind/touch.lua")),
+    (Name::Renew, parts!("kind/weighted/state.lua", "kind/token.lua", "kind/weighted/renew.lua")),
+    (
+        Name::Touch,
+        parts!(
+            "kind/weighted/state.lua",
+            "kind/token.lua",
+            "kind/weighted/owner.lua",
+            "kind/touch.lua"
+        ),
+    ),
     (
         Name::Force,
         parts!(
@@ -93,12 +102,24 @@ const ALL: [(Name, &[Part]); 9] = [
             "kind/weighted/resize.lua"
         ),
     ),
-    (Name::Inspect, parts!("kind/token.lua", "kind/weighted/inspect.lua")),
+    (
+        Name::Inspect,
+        parts!("kind/weighted/state.lua", "kind/token.lua", "kind/weighted/inspect.lua"),
+    ),
     (
         Name::Transaction,
-        parts!("kind/token.lua", "kind/weighted/owner.lua", "kind/weighted/transaction.lua"),
+        parts!(
+            "kind/weighted/state.lua",
+            "kind/token.lua",
+            "kind/weighted/owner.lua",
+            "kind/weighted/transaction.lua"
+        ),
     ),
+    (Name::Look, parts!("kind/weighted/state.lua", "kind/weighted/look.lua")),
 ];
+
+/// What stands before each script: that of a semaphore, and that of a read-write lock.
+const KINDS: &[Part] = parts!("kind/weighted/semaphore.lua", "kind/weighted/rw_lock.lua");
 
 thread_local! {
     /// The bug that a test of the tests has planted.
@@ -138,7 +159,7 @@ fn is_here(file: &str) -> bool {
 
 /// The texts of all scripts.
 #[derive(Clone, Debug)]
-pub(crate) struct Scripts(Vec<(Name, Vec<u8>)>);
+pub(crate) struct Scripts(Vec<(Name, [Vec<u8>; 2])>);
 
 impl Scripts {
     /// As they are shipped, but for the bug that is at work.
@@ -156,12 +177,25 @@ impl Scripts {
             }
             text
         };
-        let whole = |parts: &[Part]| parts.iter().map(patched).collect::<String>().into_bytes();
+        let whole = |parts: &[Part]| {
+            let rest: String = parts.iter().map(patched).collect();
+            [0, 1].map(|kind| format!("{}{rest}", KINDS[kind].1).into_bytes())
+        };
         Scripts(ALL.iter().map(|(name, parts)| (*name, whole(parts))).collect())
     }
 
-    pub(crate) fn text(&self, wanted: Name) -> &[u8] {
+    /// The same, where the server refuses a command. A script sees it like that of a missing permission.
+    pub(crate) fn without(&self, command: &str) -> Scripts {
+        let refuse = |script: &Vec<u8>| {
+            let text = String::from_utf8_lossy(script);
+            text.replace(&format!("'{command}'"), &format!("'{command}-REFUSED'")).into_bytes()
+        };
+        Scripts(self.0.iter().map(|(name, texts)| (*name, texts.each_ref().map(refuse))).collect())
+    }
+
+    /// The script of a semaphore, or of a read-write lock.
+    pub(crate) fn text(&self, wanted: Name, is_rw: bool) -> &[u8] {
         let found = self.0.iter().find(|(name, _)| *name == wanted);
-        &found.expect("all are there").1
+        &found.expect("all are there").1[usize::from(is_rw)]
     }
 }
