@@ -245,6 +245,7 @@ mod tests {
             for _ in 0..3 {
                 let failed = stage.worker.counts().failed;
                 stage.worker.replace_if_old();
+                assert_eq!(stage.made_at(), old, "closed before there was another");
                 stage.pass();
                 // The order is repeated meanwhile.
                 stage.worker.ask();
