@@ -128,7 +128,7 @@ impl Backend for Cluster {
         let nodes = self.directory.nodes_of_callers();
         // Each node is told, also where an earlier one has no connection.
         let told = nodes.iter().map(|node| node.keep_worker_connection(until));
-        told.fold(true, |all, has_one| all && has_one)
+        told.filter(|has_one| !has_one).count() == 0
     }
 
     fn connect_worker(&self) {
