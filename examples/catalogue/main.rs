@@ -1,7 +1,7 @@
 //! A catalogue that many read and one rebuilds, under a read-write lock.
 //!
 //! ```sh
-//! cargo run --release --bin catalogue
+//! cargo run --bin catalogue
 //! ```
 //!
 //! The catalogue is a hash in Redis. A rebuild writes its entries one by one, so a reader that came between would see

@@ -2,7 +2,7 @@
 //! database refuses it.
 //!
 //! ```sh
-//! cargo run --release --bin fencing
+//! cargo run --bin fencing
 //! ```
 //!
 //! Two tellers book on one account, which is a row in SQLite. The first has the lock, reads the

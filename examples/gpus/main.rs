@@ -1,7 +1,7 @@
 //! What a semaphore is for: twelve processes share four GPUs, each by its number.
 //!
 //! ```sh
-//! cargo run --release --bin gpus
+//! cargo run --bin gpus
 //! ```
 //!
 //! Each process trains a few models. For each it waits for a permit, and works on the GPU of the permit's slot, which no

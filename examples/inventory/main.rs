@@ -2,7 +2,7 @@
 //! Redis, by reading what is left and writing one less.
 //!
 //! ```sh
-//! cargo run --release --bin inventory
+//! cargo run --bin inventory
 //! ```
 //!
 //! Three rounds go through the same code, [`sell_one`], which is also the part to copy:

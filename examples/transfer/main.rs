@@ -1,7 +1,7 @@
 //! Money that moves between two accounts: both are locked at once, and each write is fenced.
 //!
 //! ```sh
-//! cargo run --release --bin transfer
+//! cargo run --bin transfer
 //! ```
 //!
 //! Six tellers of two clients move money between four accounts, which are rows in SQLite. A transfer needs two
