@@ -184,8 +184,11 @@ impl Drop for ThreadHeld {
 
 /// The error of a thread that would wait for its own hold of a read-write lock (rule 38).
 pub(super) fn waits_for_itself(name: &Name, held: Access, wanted: Access) -> Error {
-    let wrong =
-        format_args!("this thread is a {held} already, and as a {wanted} it would wait for itself");
+    let article = |access| if access == Access::UpgradableRead { "an" } else { "a" };
+    let (one, other) = (article(held), article(wanted));
+    let wrong = format_args!(
+        "this thread is {one} {held} already, and as {other} {wanted} it would wait for itself"
+    );
     let right =
         "one hold, of what is needed in the end: `write`, or `upgradable_read` and then `upgrade`";
     Error::config("access", wrong, right).of(name)

@@ -70,6 +70,7 @@
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
 //! | 43 | Each script is told its kind. A key of another type, a lock of another kind, and a sorted set without the marks of a lock are errors that say which it is, and are left as they are: no script changes them, or guesses the kind from them. |
+//! | 44 | Several locks are tried in one exchange and never queued for in one: what comes after the first refusal is given back, and the refused one is joined with those before it held, in the order of names. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
 //! | 54 | A hold ends here before any server ends its lease whose clock differs by no more than the smaller of `max_clock_skew` and a tenth of the lease that was asked for. |
 //! | 55 | A forced release deletes a lock and no data: the script that deletes tells them apart by their form, or is told by the user. |
@@ -86,7 +87,7 @@
 //! round, so it starves nobody. Only reads that ask for the same share an entry, so a longer lease need not extend it
 //! first. Where a renewal does not count those who wait, as in a cluster, an entry is shared for one heartbeat.
 //!
-//! Rules 23 to 45 are of the weighted lock, whose scripts are in `kind/weighted`. Of rule 35, the number is noted when
+//! Rules 23 to 43 and 45 are of the weighted lock, whose scripts are in `kind/weighted`. Of rule 35, the number is noted when
 //! the upgrade begins to wait, so that the line need not keep it. An attempt that waits and asks without waiting, late, is
 //! treated like a heartbeat: it must not hold and wait at a time.
 //!

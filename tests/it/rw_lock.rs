@@ -200,7 +200,8 @@ fn thread_that_would_wait_for_itself_gets_an_error() {
     let error = lock.try_write().map(|_| ()).unwrap_err();
     assert!(error.is_config() && error.to_string().contains("reader already"), "{error}");
     assert!(lock.write().unwrap_err().is_config());
-    assert!(lock.upgradable_read().unwrap_err().is_config());
+    let error = lock.upgradable_read().unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("as an upgradable reader"), "{error}");
     drop(reader);
     let upgradable = lock.upgradable_read().unwrap();
     assert!(lock.upgradable_read().unwrap_err().is_config());

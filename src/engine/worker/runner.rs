@@ -431,6 +431,7 @@ fn check(
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("hand", &self.in_progress.len()).finish_non_exhaustive()
+        let in_progress = self.in_progress.len();
+        f.debug_struct("Runner").field("in_progress", &in_progress).finish_non_exhaustive()
     }
 }

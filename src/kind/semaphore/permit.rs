@@ -81,7 +81,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// None: a permit belongs to no thread. The signature is that of [`Guard::into_owned`](crate::Guard::into_owned).
+    /// Never, because a permit belongs to no thread. The signature is that of
+    /// [`Guard::into_owned`](crate::Guard::into_owned).
     ///
     /// ```
     /// # fn demo(permit: leasehold::Permit, held: &mut Vec<leasehold::OwnedLease>) {

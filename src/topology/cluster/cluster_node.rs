@@ -123,6 +123,6 @@ impl ClusterNode {
 impl fmt::Debug for ClusterNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not derived: the endpoint has the password.
-        f.debug_struct("Member").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("ClusterNode").field("address", &self.address).finish_non_exhaustive()
     }
 }
