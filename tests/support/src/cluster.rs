@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::{FromRedisValue, RedisResult};
 
 use crate::lag;
-use crate::server::Server;
+use crate::server::{Server, ServerBuilder};
 
 /// How long the nodes may take to agree.
 const AGREE: Duration = Duration::from_secs(60);
@@ -45,13 +45,29 @@ impl Cluster {
     ///
     /// As [`Cluster::start`].
     pub fn start_with(masters: usize, replicas: usize, arguments: &[&str]) -> io::Result<Cluster> {
+        Cluster::start_each(masters, replicas, |_, node| {
+            arguments.iter().fold(node, |node, argument| node.arg(argument))
+        })
+    }
+
+    /// The same where each node is started as this arranges it, by its number among the
+    /// [nodes](Cluster::nodes).
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::start`].
+    pub fn start_each(
+        masters: usize,
+        replicas: usize,
+        arrange: impl Fn(usize, ServerBuilder) -> ServerBuilder,
+    ) -> io::Result<Cluster> {
         lag::watch();
-        let start = |_| {
+        let start = |number| {
             let node = Server::builder().cluster().arg("--cluster-node-timeout").arg(DEAD);
             // A replica that lags is better than none, and copying begins without a delay.
             let node = node.arg("--cluster-replica-validity-factor").arg("0");
             let node = node.arg("--repl-diskless-sync-delay").arg("0");
-            arguments.iter().fold(node, |node, argument| node.arg(argument)).start()
+            arrange(number, node).start()
         };
         let nodes = (0..masters * (1 + replicas)).map(start).collect::<io::Result<Vec<_>>>()?;
         let cluster = Cluster { nodes, masters };

@@ -34,12 +34,29 @@ impl Group {
     ///
     /// If one of them does not reply.
     pub fn start(replicas: usize, dead_after: Duration) -> io::Result<Group> {
+        Group::start_each(replicas, dead_after, |_, server| server)
+    }
+
+    /// The same where each server is started as this arranges it, by its number.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::start`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Group::start`].
+    pub fn start_each(
+        replicas: usize,
+        dead_after: Duration,
+        arrange: impl Fn(usize, ServerBuilder) -> ServerBuilder,
+    ) -> io::Result<Group> {
         lag::watch();
-        let mut servers = vec![replicating().start()?];
+        let mut servers = vec![arrange(0, replicating()).start()?];
         let port = servers[0].addr().port();
-        for _ in 0..replicas {
-            servers
-                .push(replicating().arg("--replicaof").arg(format!("127.0.0.1 {port}")).start()?);
+        for number in 1..=replicas {
+            let replica = replicating().arg("--replicaof").arg(format!("127.0.0.1 {port}"));
+            servers.push(arrange(number, replica).start()?);
         }
         until("the replicas are online", || {
             info(&servers[0], "replication").matches("state=online").count() == replicas
