@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use leasehold::redis::{self, ConnectionAddr, IntoConnectionInfo as _};
 use leasehold::{LockClient, LockClientBuilder};
 
 use crate::duration::parse_duration;
@@ -69,9 +70,12 @@ impl ConnectionArguments {
 
     /// The settings of a client.
     pub(crate) fn builder(&self) -> Result<LockClientBuilder, Failure> {
-        let mut builder = LockClient::builder(self.whole_url()?)
-            .connect_timeout(self.timeout)
-            .command_timeout(self.timeout);
+        self.builder_for(&self.whole_url()?)
+    }
+
+    /// The same for a URL that was read before.
+    pub(crate) fn builder_for(&self, url: &str) -> Result<LockClientBuilder, Failure> {
+        let mut builder = self.equip(LockClient::builder(url))?;
         if let Some(skew) = self.max_clock_skew {
             builder = builder.max_clock_skew(skew);
         }
@@ -81,6 +85,30 @@ impl ConnectionArguments {
         if self.cluster {
             builder = builder.cluster(&self.nodes);
         }
+        Ok(builder)
+    }
+
+    /// A client that only looks, of another server with the same user and the same certificates.
+    pub(crate) fn open_beside(
+        &self,
+        url: &str,
+        (host, port): (String, u16),
+    ) -> Result<LockClient, Failure> {
+        let wrong = |error: redis::RedisError| Failure::usage(error.to_string());
+        let info = url.into_connection_info().map_err(wrong)?;
+        let address = match info.addr() {
+            ConnectionAddr::TcpTls { .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let builder = self.equip(LockClient::builder_with_info(info.set_addr(address)))?;
+        Ok(builder.announce(false).build()?)
+    }
+
+    /// The settings that do not depend on which servers there are.
+    fn equip(&self, builder: LockClientBuilder) -> Result<LockClientBuilder, Failure> {
+        let mut builder = builder.connect_timeout(self.timeout).command_timeout(self.timeout);
         if let Some(ca) = &self.ca {
             builder = builder.ca_certificate(read(ca)?);
         }
@@ -88,6 +116,11 @@ impl ConnectionArguments {
             builder = builder.client_certificate(read(cert)?, read(key)?);
         }
         Ok(builder)
+    }
+
+    /// How far the clocks of servers may differ, if that was given.
+    pub(crate) fn max_clock_skew(&self) -> Option<Duration> {
+        self.max_clock_skew
     }
 
     pub(crate) fn has_sentinels(&self) -> bool {
@@ -98,7 +131,8 @@ impl ConnectionArguments {
         self.cluster
     }
 
-    fn whole_url(&self) -> Result<String, Failure> {
+    /// The URL with its password. It may be read from the standard input, and so only once.
+    pub(crate) fn whole_url(&self) -> Result<String, Failure> {
         let url = match (&self.url, &self.url_file) {
             (Some(url), _) => url.clone(),
             (None, Some(file)) => first_line(file)?,

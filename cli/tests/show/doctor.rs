@@ -387,6 +387,37 @@ fn clock_ahead_is_a_warning_with_its_error() {
     assert!((offset - 5.0).abs() <= error + 0.000_002, "{seen}");
 }
 
+/// Replicas are asked too, as they may have the lock next.
+#[test]
+fn clock_of_a_replica_is_compared_with_what_is_allowed() {
+    let clock = match WallClock::new() {
+        Ok(clock) => clock,
+        Err(error) => return leasehold_support::skip(error),
+    };
+    let group = Group::start_each(1, std::time::Duration::from_secs(30), |number, server| {
+        if number == 0 { server } else { server.envs(clock.variables()) }
+    });
+    let group = group.expect("a group");
+    let (urls, master) = (group.sentinel_urls(), format!("redis://{}", Group::MASTER));
+    let sentinels: Vec<&str> = urls.iter().flat_map(|url| ["--sentinel", url]).collect();
+    let ran = doctor("clocks that agree", &master, &sentinels);
+    says(&finding(&ran, "clocks", "ok"), "seen", "those of 2 servers differ by 0.");
+    clock.set(800_000).unwrap();
+    let ran = doctor("a replica whose clock is 0.8 s ahead", &master, &sentinels).ends(1);
+    let clocks = finding(&ran, "clocks", "warning");
+    says(&clocks, "seen", "max_clock_skew is 500ms");
+    says(&clocks, "consequence", &format!("to {},", group.servers[1].addr()));
+    let allowed = [&sentinels[..], &["--max-clock-skew", "1s"]].concat();
+    let ran = doctor("the same, which is allowed", &master, &allowed);
+    says(&finding(&ran, "clocks", "ok"), "seen", "max_clock_skew is 1s");
+    // One that cannot be asked is told of.
+    group.servers[1].pause();
+    let short = [&sentinels[..], &["--timeout", "300ms"]].concat();
+    let ran = doctor("a replica that hangs", &master, &short);
+    let clocks = finding(&ran, "clocks", "unknown");
+    assert_eq!(clocks["server"], group.servers[1].addr().to_string());
+}
+
 #[test]
 fn server_over_tls_is_examined_as_any_other() {
     let server = sound();

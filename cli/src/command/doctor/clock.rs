@@ -1,11 +1,14 @@
-//! How long a round trip takes, and how far the server's clock is from this machine's.
+//! How long a round trip takes, how far the server's clock is from this machine's, and how far the clocks of all
+//! servers that may have a lock are from each other.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use leasehold::redis;
+use leasehold::{LockClient, redis};
 
 use super::finding::Finding;
+use super::node;
 use super::probe::Probe;
+use crate::failure::Failure;
 use crate::report::span::short;
 
 const SAMPLES: usize = 11;
@@ -13,6 +16,9 @@ const SAMPLES: usize = 11;
 const SLOW: Duration = Duration::from_millis(50);
 /// From here on people see it.
 const FAR: f64 = 1.0;
+
+/// How far the clocks of servers may differ with Sentinel and in a cluster, without the option.
+pub(super) const USUAL_SKEW: Duration = Duration::from_millis(500);
 
 /// One question for the time.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +29,17 @@ struct Sample {
 }
 
 pub(super) fn check(probe: &Probe<'_>) -> Vec<Finding> {
-    let samples: Result<Vec<Sample>, String> = (0..SAMPLES).map(|_| sample(probe)).collect();
-    match samples {
-        Ok(mut samples) => {
-            samples.sort_by_key(|sample| sample.took);
-            vec![round_trip(&samples), offset(samples[0])]
-        }
+    match samples(probe) {
+        Ok(samples) => vec![round_trip(&samples), offset(samples[0])],
         Err(why) => vec![Finding::unknown("round trip", &why), Finding::unknown("clock", why)],
     }
+}
+
+/// The shortest first, which is the most exact one.
+fn samples(probe: &Probe<'_>) -> Result<Vec<Sample>, String> {
+    let mut samples: Vec<Sample> = (0..SAMPLES).map(|_| sample(probe)).collect::<Result<_, _>>()?;
+    samples.sort_by_key(|sample| sample.took);
+    Ok(samples)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the wall clock is what is compared")]
@@ -70,7 +79,100 @@ fn offset(best: Sample) -> Finding {
         return Finding::fine("clock", seen);
     }
     Finding::warning("clock", seen)
-        .so("a lease does not depend on it, as each side measures with its own clock. Periods begin by the \
-             server's clock. If it is set while locks are held, leases end early or late there, and tokens may repeat")
+        .so("periods begin by the server's clock. If it is set while locks are held, leases end early or late \
+             there, and tokens may repeat")
         .mend("let NTP set both clocks, slowly (slew)")
+}
+
+/// Compares the clocks of all servers that may have a lock one after the other: the masters and the replicas. `open`
+/// makes a client of one of them.
+pub(super) fn compare(
+    first: &Probe<'_>,
+    is_cluster: bool,
+    open: impl Fn((String, u16)) -> Result<LockClient, Failure>,
+    bound: Duration,
+) -> Vec<Finding> {
+    const CHECK: &str = "clocks";
+    let others = match node::others(first, is_cluster) {
+        Ok(others) => others,
+        Err(why) => return vec![Finding::unknown(CHECK, why)],
+    };
+    let (mut known, mut findings) = (Vec::new(), Vec::new());
+    let mut ask = |server: String, probe: Result<Probe<'_>, String>| match probe
+        .and_then(|probe| samples(&probe))
+    {
+        Ok(samples) => known.push((server, samples[0])),
+        Err(why) => {
+            findings.push(Finding { server: Some(server), ..Finding::unknown(CHECK, why) });
+        }
+    };
+    if !is_cluster {
+        ask("the server that was named".to_owned(), Ok(first.clone()));
+    }
+    for address in others {
+        let server = format!("{}:{}", crate::name::Shown(address.0.as_bytes()), address.1);
+        match open(address) {
+            Ok(client) => ask(server, Ok(Probe::new(&client, first.name.clone()))),
+            Err(failure) => ask(server, Err(failure.to_string())),
+        }
+    }
+    findings.splice(0..0, apart(CHECK, &known, bound));
+    findings
+}
+
+/// Compares the two clocks that are the farthest apart, if there are two.
+fn apart(check: &'static str, known: &[(String, Sample)], bound: Duration) -> Option<Finding> {
+    let order = |one: &&(String, Sample), other: &&(String, Sample)| {
+        one.1.offset.total_cmp(&other.1.offset)
+    };
+    let (behind, ahead) = (known.iter().min_by(order)?, known.iter().max_by(order)?);
+    if known.len() < 2 {
+        return None;
+    }
+    let distance = ahead.1.offset - behind.1.offset;
+    let error = (ahead.1.took + behind.1.took).as_secs_f64() / 2.0;
+    let seen = format!(
+        "those of {} servers differ by {distance:.6} s at most, give or take {error:.6} s; max_clock_skew is {}",
+        known.len(),
+        short(bound)
+    );
+    if distance - error <= bound.as_secs_f64() {
+        return Some(Finding::fine(check, seen));
+    }
+    let so = format!(
+        "a lock that comes from {} to {}, by a fail-over or with its slot, ends there before its holder knows: two \
+         holders at a time",
+        behind.0, ahead.0
+    );
+    let mend = "let NTP set all clocks, slowly (slew), or set max_clock_skew to more than that";
+    Some(Finding::warning(check, seen).so(so).mend(mend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    fn at(offset: f64) -> (String, Sample) {
+        (format!("{offset}"), Sample { took: Duration::from_millis(20), offset })
+    }
+
+    #[test]
+    fn clocks_that_are_surely_farther_apart_than_allowed_are_a_warning() {
+        let judge = |known: &[(String, Sample)]| apart("clocks", known, USUAL_SKEW);
+        assert!(judge(&[]).is_none() && judge(&[at(9.0)]).is_none());
+        // Each is exact to 10 ms.
+        for (clocks, level) in [
+            ([0.0, 0.4, 0.1], Level::Fine),
+            ([-0.3, 0.0, 0.2], Level::Fine),
+            ([0.0, 0.519, 0.0], Level::Fine),
+            ([-0.3, 0.3, 0.0], Level::Warning),
+            ([9.0, 9.1, 8.0], Level::Warning),
+        ] {
+            let finding = judge(&clocks.map(at)).unwrap();
+            assert_eq!(finding.level, level, "{clocks:?}: {finding}");
+        }
+        let finding = judge(&[9.0, 9.1, 8.0].map(at)).unwrap();
+        assert!(finding.consequence.contains("from 8 to 9.1,"), "{finding}");
+    }
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `finding` | what a line says, and the worst of them |
 //! | `probe` | questions to one server, each of which may be denied |
-//! | `node` | the servers that have locks: one, or the masters of a cluster |
+//! | `node` | the servers that have locks: one, or the masters of a cluster; and those that may have them next |
 //! | `clock`, `server`, `memory`, `durability`, `trial` | the checks, by what they are about |
 //! | `permission`, `rule` | what the user may do, and the rule to add |
 
@@ -69,7 +69,8 @@ impl DoctorArguments {
     }
 
     fn examine(&self, connection: &ConnectionArguments) -> Result<Vec<Finding>, Failure> {
-        let client = connection.open()?;
+        let url = connection.whole_url()?;
+        let client = connection.builder_for(&url)?.announce(false).build()?;
         let name = name::bytes(&self.name);
         let first = Probe::new(&client, name.to_vec());
         // A user that may not even ask the time cannot have a client.
@@ -91,6 +92,9 @@ impl DoctorArguments {
             of_node.iter_mut().for_each(|finding| finding.server.clone_from(&address));
             findings.extend(of_node);
         }
+        let open = |address| connection.open_beside(&url, address);
+        let bound = connection.max_clock_skew().unwrap_or(clock::USUAL_SKEW);
+        findings.extend(clock::compare(&first, connection.is_cluster(), open, bound));
         Ok(findings)
     }
 }

@@ -1,5 +1,7 @@
 //! The servers that have locks.
 
+use std::collections::BTreeSet;
+
 use leasehold::redis::{self, Value};
 
 use super::probe::Probe;
@@ -41,6 +43,35 @@ pub(super) fn nodes(first: &Probe<'_>, is_cluster: bool) -> Vec<Node> {
         nodes.extend(found.map(|name| Node { name, address: Some(address) }));
     }
     if nodes.is_empty() { only() } else { nodes }
+}
+
+/// The addresses of all nodes of a cluster, or of the replicas of the one server.
+pub(super) fn others(
+    first: &Probe<'_>,
+    is_cluster: bool,
+) -> Result<BTreeSet<(String, u16)>, String> {
+    if is_cluster {
+        let ranges: Vec<Vec<Value>> = first.get(redis::cmd("CLUSTER").arg("SLOTS"))?;
+        // Behind the two ends of a range are its master and the replicas of that.
+        return Ok(ranges
+            .iter()
+            .flat_map(|range| range.iter().skip(2))
+            .filter_map(address)
+            .collect());
+    }
+    let info = first.info("replication")?;
+    let replicas = (0..).map_while(|number| info.text(&format!("slave{number}")));
+    let read = |replica: &str| {
+        let field = |name: &str| replica.split(',').find_map(|pair| pair.strip_prefix(name));
+        Some((field("ip=")?.to_owned(), field("port=")?.parse().ok()?))
+    };
+    Ok(replicas.filter_map(read).collect())
+}
+
+fn address(node: &Value) -> Option<(String, u16)> {
+    let Value::Array(node) = node else { return None };
+    let [Value::BulkString(host), Value::Int(port), ..] = node.as_slice() else { return None };
+    Some((String::from_utf8(host.clone()).ok()?, u16::try_from(*port).ok()?))
 }
 
 /// The hash tag of a name: it alone decides the slot.

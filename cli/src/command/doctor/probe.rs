@@ -6,7 +6,7 @@ use leasehold::LockClient;
 use leasehold::redis::{self, Cmd, FromRedisValue};
 
 /// The server that has the locks of one name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Probe<'a> {
     client: &'a LockClient,
     pub(super) name: Vec<u8>,
