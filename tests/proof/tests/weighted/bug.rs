@@ -27,14 +27,6 @@ macro_rules! caught {
 }
 
 const ALL: &[Caught] = &[
-    caught!("set-of-a-user-adopted", kind::set_of_a_user_is_an_error_and_not_touched),
-    caught!("set-with-marks-and-more-adopted", kind::set_of_a_user_is_an_error_and_not_touched),
-    caught!("weighted-kinds-not-told-apart", kind::each_kind_is_told_from_the_other),
-    caught!("members-of-a-user-purged", kind::members_of_a_user_are_not_taken_out),
-    caught!("refused-first-holder-stays", refusal::refused_attempt_leaves_nothing),
-    caught!("refused-holder-stays", refusal::refused_attempt_leaves_nothing),
-    caught!("refused-waiter-stays", refusal::refused_attempt_leaves_nothing),
-    caught!("refused-upgrade-stays", refusal::refused_attempt_leaves_nothing),
     caught!("weighted-newcomer-takes-what-fits", line::small_request_does_not_overtake_a_large_one),
     caught!(
         "weighted-small-ones-pass-a-large-one",
@@ -127,6 +119,14 @@ const ALL: &[Caught] = &[
     caught!("weighted-change-refused-when-full", memory::changes_work_when_memory_is_full),
     caught!("weighted-resize-refused-when-full", memory::resize_and_force_work_when_memory_is_full),
     caught!("weighted-beat-refused-when-full", memory::beat_is_served_when_memory_is_full),
+    caught!("set-of-a-user-adopted", kind::set_of_a_user_is_an_error_and_not_touched),
+    caught!("set-with-marks-and-more-adopted", kind::set_of_a_user_is_an_error_and_not_touched),
+    caught!("weighted-kinds-not-told-apart", kind::each_kind_is_told_from_the_other),
+    caught!("members-of-a-user-purged", kind::members_of_a_user_are_not_taken_out),
+    caught!("refused-first-holder-stays", refusal::refused_attempt_leaves_nothing),
+    caught!("refused-holder-stays", refusal::refused_attempt_leaves_nothing),
+    caught!("refused-waiter-stays", refusal::refused_attempt_leaves_nothing),
+    caught!("refused-upgrade-stays", refusal::refused_attempt_leaves_nothing),
 ];
 
 /// A checker that has never failed proves nothing.
