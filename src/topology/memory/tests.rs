@@ -283,9 +283,9 @@ fn replies(
 
 #[test]
 fn scripts_of_every_kind_run() {
-    let done = |replies: &[Value]| {
+    let done = |kind: &dyn LockKind, replies: &[Value]| {
         assert_eq!(replies[1..3], [1, 1].map(Value::Int));
-        let report = report(replies[3].clone()).unwrap();
+        let report = report(kind.parts(), replies[3].clone()).unwrap();
         assert_eq!(report.holders.len(), 1);
         assert!(report.holders[0].last_token.is_some());
         assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
@@ -293,7 +293,7 @@ fn scripts_of_every_kind_run() {
     for &kind in KINDS {
         let replies = replies(kind, |target, request| target.acquire(request, 0));
         assert!(matches!(replies[0], Value::Int(_) | Value::Array(_)), "{replies:?}");
-        done(&replies);
+        done(kind, &replies);
     }
     // A token above the server's time.
     let token = 2_000_000_000_000_000;
@@ -304,6 +304,6 @@ fn scripts_of_every_kind_run() {
         let replies = replies(kind, propose);
         let Value::Array(accepted) = &replies[0] else { panic!("{replies:?}") };
         assert_eq!(accepted[..2], [Value::Int(1), Value::Int(token.cast_signed())]);
-        done(&replies);
+        done(kind, &replies);
     }
 }
