@@ -409,7 +409,7 @@ fn clock_of_a_replica_is_compared_with_what_is_allowed() {
     says(&clocks, "consequence", &format!("to {},", group.servers[1].addr()));
     let allowed = [&sentinels[..], &["--max-clock-skew", "1s"]].concat();
     let ran = doctor("the same, which is allowed", &master, &allowed);
-    says(&finding(&ran, "clocks", "ok"), "seen", "max_clock_skew is 1s");
+    says(&finding(&ran, "clocks", "ok"), "seen", "max_clock_skew is 1.0s");
     // One that cannot be asked is told of.
     group.servers[1].pause();
     let short = [&sentinels[..], &["--timeout", "300ms"]].concat();
