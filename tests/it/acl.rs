@@ -963,6 +963,9 @@ fn refused_request_leaves_nothing() {
     for release in [At::Release, At::Renew] {
         proxy.add(Fault::request("", Action::Drop).at(release).sticky());
     }
+    // Of a wait, the request to queue up alone is asked of the server: a waiter that may not be heard of again dies
+    // (rule 8).
+    proxy.add(Fault::request("", Action::Cut).at(At::Beat).sticky());
     let admin = open(&server);
     let (mut left, mut refused) = (Vec::new(), 0);
     for operation in OPERATIONS {
@@ -988,7 +991,7 @@ fn refused_request_leaves_nothing() {
         }
     }
     assert!(left.is_empty(), "{} left something: {left:#?}", left.len());
-    assert!(refused > 100, "only {refused} were refused");
+    assert!(refused > 80, "only {refused} were refused");
 }
 
 /// The script may not take back what it wrote, until somebody mends the permissions. So the client goes on.

@@ -19,7 +19,7 @@ fn lock_is_found_by_its_name_whatever_its_kind() {
     let permits = client.semaphore("c", 2).unwrap();
     let _permits = [permits.acquire().unwrap(), permits.acquire().unwrap()];
     let _reader = client.rw_lock("d").unwrap().read().unwrap();
-    ask::<()>(&server, &["SET", "e", "someone"]);
+    ask::<()>(&server, &["SET", "e", "someone", "PX", "600000"]);
     assert_eq!(kinds(&client, "a"), [("mutex", 1)]);
     assert_eq!(kinds(&client, "b"), [("reentrant lock", 1)]);
     assert_eq!(kinds(&client, "c"), [("semaphore", 2)]);
