@@ -113,6 +113,9 @@ mod tests;
 mod topology;
 mod wire;
 
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use base::certificates::Certificates;
 pub use base::close_report::CloseReport;
 pub use base::credentials::Credentials;
 pub use base::error::{Error, ErrorKind, Result};

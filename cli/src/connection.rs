@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::redis::{self, ConnectionAddr, IntoConnectionInfo as _};
-use leasehold::{LockClient, LockClientBuilder};
+use leasehold::{Certificates, LockClient, LockClientBuilder};
 
 use crate::duration::parse_duration;
 use crate::failure::Failure;
@@ -42,7 +42,11 @@ pub(crate) struct ConnectionArguments {
     /// Another node of the cluster, where the first may be down. Repeat it for each node.
     #[arg(long = "node", global = true, value_name = "URL", requires = "cluster")]
     nodes: Vec<String>,
-    /// The CA certificates to trust, in PEM; default those of the machine.
+    /// Connect to REACHED where sentinels or nodes announce ANNOUNCED, as behind a NAT. Repeat it for each server.
+    #[arg(long = "map-address", global = true, value_name = "ANNOUNCED=REACHED", value_parser = parse_mapping)]
+    mappings: Vec<Mapping>,
+    /// The CA certificates to trust, in PEM; default those of the machine. These three files are read again at
+    /// each connection.
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The certificate of this client with its chain, in PEM.
@@ -85,6 +89,10 @@ impl ConnectionArguments {
         if self.cluster {
             builder = builder.cluster(&self.nodes);
         }
+        if !self.mappings.is_empty() {
+            let mappings = self.mappings.clone();
+            builder = builder.map_address(move |host, port| reached(&mappings, host, port));
+        }
         Ok(builder)
     }
 
@@ -94,6 +102,7 @@ impl ConnectionArguments {
         url: &str,
         (host, port): (String, u16),
     ) -> Result<LockClient, Failure> {
+        let (host, port) = reached(&self.mappings, &host, port);
         let wrong = |error: redis::RedisError| Failure::usage(error.to_string());
         let info = url.into_connection_info().map_err(wrong)?;
         let address = match info.addr() {
@@ -109,11 +118,12 @@ impl ConnectionArguments {
     /// The settings that do not depend on which servers there are.
     fn equip(&self, builder: LockClientBuilder) -> Result<LockClientBuilder, Failure> {
         let mut builder = builder.connect_timeout(self.timeout).command_timeout(self.timeout);
-        if let Some(ca) = &self.ca {
-            builder = builder.ca_certificate(read(ca)?);
-        }
-        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
-            builder = builder.client_certificate(read(cert)?, read(key)?);
+        if self.ca.is_some() || self.cert.is_some() {
+            let files = self.certificates();
+            // A wrong path is a wrong use. What a file has may change while a job runs.
+            files.read()?;
+            builder = builder
+                .certificates(move || files.read().map_err(|failure| failure.to_string().into()));
         }
         Ok(builder)
     }
@@ -121,6 +131,11 @@ impl ConnectionArguments {
     /// How far the clocks of servers may differ, if that was given.
     pub(crate) fn max_clock_skew(&self) -> Option<Duration> {
         self.max_clock_skew
+    }
+
+    fn certificates(&self) -> CertificateFiles {
+        let client = self.cert.clone().zip(self.key.clone());
+        CertificateFiles { authority: self.ca.clone(), client }
     }
 
     pub(crate) fn has_sentinels(&self) -> bool {
@@ -150,6 +165,44 @@ impl ConnectionArguments {
         })?;
         Ok(with_password(&url, &password))
     }
+}
+
+/// The files that certificates come from.
+struct CertificateFiles {
+    authority: Option<PathBuf>,
+    client: Option<(PathBuf, PathBuf)>,
+}
+
+impl CertificateFiles {
+    fn read(&self) -> Result<Certificates, Failure> {
+        let mut certificates = Certificates::new();
+        if let Some(authority) = &self.authority {
+            certificates = certificates.ca_certificate(read(authority)?);
+        }
+        if let Some((chain, key)) = &self.client {
+            certificates = certificates.client_certificate(read(chain)?, read(key)?);
+        }
+        Ok(certificates)
+    }
+}
+
+/// An announced host and port, and those to connect to.
+type Mapping = ((String, u16), (String, u16));
+
+fn parse_mapping(text: &str) -> Result<Mapping, String> {
+    let expected = || "expected HOST:PORT=HOST:PORT".to_owned();
+    let address = |text: &str| {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!host.is_empty()).then_some((host.to_owned(), port.parse().ok()?))
+    };
+    let (announced, reached) = text.split_once('=').ok_or_else(expected)?;
+    address(announced).zip(address(reached)).ok_or_else(expected)
+}
+
+fn reached(mappings: &[Mapping], host: &str, port: u16) -> (String, u16) {
+    let mapping = mappings.iter().find(|((from, at), _)| from == host && *at == port);
+    mapping.map_or_else(|| (host.to_owned(), port), |(_, to)| to.clone())
 }
 
 fn first_line(file: &Path) -> Result<String, Failure> {
@@ -185,4 +238,21 @@ fn line_of_input() -> std::io::Result<Vec<u8>> {
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapping_is_two_addresses_and_others_stay() {
+        let mappings = ["10.0.0.1:7000=localhost:17000", "[::1]:7001=a.example:1"];
+        let mappings = mappings.map(|text| parse_mapping(text).unwrap());
+        assert_eq!(reached(&mappings, "10.0.0.1", 7000), ("localhost".to_owned(), 17000));
+        assert_eq!(reached(&mappings, "::1", 7001), ("a.example".to_owned(), 1));
+        assert_eq!(reached(&mappings, "10.0.0.1", 7001), ("10.0.0.1".to_owned(), 7001));
+        for odd in ["", "a:1", "a=b", "a:1=b", "a:1=b:70000", ":1=b:2"] {
+            assert!(parse_mapping(odd).is_err(), "{odd}");
+        }
+    }
 }

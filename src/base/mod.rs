@@ -3,6 +3,8 @@
 #[macro_use]
 pub(crate) mod panic;
 
+#[cfg(feature = "tls")]
+pub(crate) mod certificates;
 pub(crate) mod close_report;
 pub(crate) mod credentials;
 pub(crate) mod error;

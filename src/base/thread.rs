@@ -23,6 +23,8 @@ pub(crate) enum Role {
     Listener,
     /// Follows the master by the messages of a sentinel.
     Follower,
+    /// Asks a sentinel for the master.
+    Locator,
     /// Makes connections.
     Connector,
     /// Runs callbacks of the user.
@@ -46,6 +48,7 @@ impl Threads {
             Role::Worker => "work",
             Role::Listener => "wake",
             Role::Follower => "sent",
+            Role::Locator => "seek",
             Role::Connector => "conn",
             Role::Callback => "call",
             Role::SlotRefresh => "slot",
@@ -64,6 +67,7 @@ mod tests {
             Role::Worker,
             Role::Listener,
             Role::Follower,
+            Role::Locator,
             Role::Connector,
             Role::Callback,
             Role::SlotRefresh,

@@ -278,7 +278,8 @@ macro_rules! setters {
         #[cfg(feature = "tls")]
         #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
         pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Self {
-            self.settings.certificates.authority = Some(pem.as_ref().to_vec());
+            let certificates = std::mem::take(&mut self.settings.tls.certificates);
+            self.settings.tls.certificates = certificates.ca_certificate(pem);
             self
         }
 
@@ -304,9 +305,54 @@ macro_rules! setters {
             chain: impl AsRef<[u8]>,
             key: impl AsRef<[u8]>,
         ) -> Self {
-            let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
-            let client = crate::wire::tls::ClientCertificate { chain, key };
-            self.settings.certificates.client = Some(client);
+            let certificates = std::mem::take(&mut self.settings.tls.certificates);
+            self.settings.tls.certificates = certificates.client_certificate(chain, key);
+            self
+        }
+
+        /// Provides the certificates of each new connection; default those of
+        /// [`ca_certificate`](Self::ca_certificate) and [`client_certificate`](Self::client_certificate), of
+        /// which then none may be set. So certificates that live for hours or a day do not end a client that
+        /// lives longer.
+        #[doc = concat!("This needs the feature `tls` and ", $needs_tls, ".")]
+        ///
+        /// The provider is called as that of [`credentials`](Self::credentials) is, on a thread that connects, and
+        /// its errors, its panics, and certificates that cannot be read are
+        /// [`is_unreachable`](crate::Error::is_unreachable): a file may be written at that moment. A connection
+        /// that is open stays open when its certificate expires. Certificates that the server refuses are
+        /// [`is_refused`](crate::Error::is_refused), as always, and each later call that needs a connection asks
+        /// the provider again. [Operations](crate::guide::operations#short-lived-certificates) says when to
+        /// renew them.
+        ///
+        /// They are for all servers that speak TLS, sentinels too. As long as they are the same, TLS sessions are
+        /// resumed. The machine's authorities are read once, when they are first needed.
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::{Certificates, ", stringify!($client), "};")]
+        /// use std::fs::read;
+        ///
+        /// # fn main() -> leasehold::Result<()> {
+        #[doc = concat!("let client = ", $open_tls)]
+        ///     .certificates(|| {
+        ///         let trusted = Certificates::new().ca_certificate(read("/run/tls/ca.pem")?);
+        ///         Ok(trusted.client_certificate(read("/run/tls/chain.pem")?, read("/run/tls/key.pem")?))
+        ///     })
+        ///     .build()?;
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[cfg(feature = "tls")]
+        #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+        pub fn certificates(
+            mut self,
+            provider: impl Fn() -> std::result::Result<
+                crate::base::certificates::Certificates,
+                Box<dyn std::error::Error + Send + Sync>,
+            > + Send
+            + Sync
+            + 'static,
+        ) -> Self {
+            self.settings.tls.provider = Some(Arc::new(provider));
             self
         }
     };

@@ -14,7 +14,7 @@ use crate::protocol::Protocol;
 use crate::wire::endpoint::{Endpoint, GivenServer};
 use crate::wire::pool::{PoolSettings, check_timeout};
 #[cfg(feature = "tls")]
-use crate::wire::tls::Certificates;
+use crate::wire::tls::TlsSettings;
 
 /// The settings that both builders have.
 pub(super) struct Settings {
@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) callbacks: Callbacks,
     pub(super) credentials: Option<CredentialsProvider>,
     #[cfg(feature = "tls")]
-    pub(super) certificates: Certificates,
+    pub(super) tls: TlsSettings,
 }
 
 impl Default for Settings {
@@ -48,7 +48,7 @@ impl Default for Settings {
             callbacks: Callbacks::default(),
             credentials: None,
             #[cfg(feature = "tls")]
-            certificates: Certificates::default(),
+            tls: TlsSettings::default(),
         }
     }
 }
@@ -87,7 +87,7 @@ impl Settings {
         // decide it.
         let server = given.endpoint()?.set_name(&self.label);
         #[cfg(feature = "tls")]
-        let server = self.certificates.equip(server)?;
+        let server = self.tls.equip(server)?;
         Ok(server)
     }
 
@@ -98,7 +98,7 @@ impl Settings {
         servers: impl IntoIterator<Item = &'a Endpoint>,
     ) -> Result<()> {
         #[cfg(feature = "tls")]
-        self.certificates.check_use(servers.into_iter().any(Endpoint::is_secure))?;
+        self.tls.check_use(servers.into_iter().any(Endpoint::is_secure))?;
         Ok(())
     }
 

@@ -7,14 +7,14 @@ use std::fmt;
 
 pub(crate) use redis::ConnectionInfo;
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
-#[cfg(feature = "tls")]
-use rustls::ClientConfig;
 
 use crate::base::credentials::{Credentials, CredentialsProvider};
 use crate::base::error::{Error, Result};
 use crate::base::panic::catch_panic;
 use crate::base::sync::Arc;
-use crate::wire::error_context::no_credentials;
+use crate::wire::error_context::not_provided;
+#[cfg(feature = "tls")]
+use crate::wire::tls::TlsSource;
 
 const SCHEMES: &str = if cfg!(feature = "tls") {
     "redis://, rediss://, valkey://, valkeys://, unix://, redis+unix:// or valkey+unix://"
@@ -61,10 +61,17 @@ pub(crate) struct Endpoint {
     name: Option<Arc<str>>,
     /// Asked for the user and the password at each connection.
     credentials: Option<CredentialsProvider>,
+    /// Says how an address is reached that a server announces.
+    mapper: Option<AddressMapper>,
+    /// The address that a server announced for this one, if it is reached by another.
+    announced: Option<Arc<str>>,
     /// CA certificates to trust, and the client certificate.
     #[cfg(feature = "tls")]
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<TlsSource>,
 }
+
+/// Returns the address by which an announced host and port are reached.
+pub(crate) type AddressMapper = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
 
 impl Endpoint {
     /// Checks what a URL and the driver's own description have in common. The fields are the names of the
@@ -86,6 +93,8 @@ impl Endpoint {
             secure,
             name: None,
             credentials: None,
+            mapper: None,
+            announced: None,
             #[cfg(feature = "tls")]
             tls: None,
         })
@@ -104,13 +113,33 @@ impl Endpoint {
         self
     }
 
-    /// Another server with the settings of this one.
+    /// Another server, which announces itself at this address, with the settings of this one. Runs the user's
+    /// code, if that maps addresses.
     pub(crate) fn at(&self, host: String, port: u16) -> Endpoint {
+        let Some(mapper) = &self.mapper else { return self.reached_at(host, port) };
+        let mapped = catch_panic("the mapper of addresses", || mapper(&host, port));
+        // After a panic, which is logged, the address may still be the right one.
+        let (to_host, to_port) = mapped.unwrap_or_else(|| (host.clone(), port));
+        let is_same = (&to_host, to_port) == (&host, port);
+        let mut other = self.reached_at(to_host, to_port);
+        other.announced = (!is_same).then(|| format!("{host}:{port}").into());
+        other
+    }
+
+    /// Another server, reached at this address, with the settings of this one.
+    pub(crate) fn reached_at(&self, host: String, port: u16) -> Endpoint {
         // The settings stay: a master that sentinels name has the user, the database and the TLS of
         // the URL.
         let mut other = self.clone();
         other.info = other.info.set_addr(ConnectionAddr::Tcp(host, port));
+        other.announced = None;
         other
+    }
+
+    /// Maps the addresses that servers announce.
+    pub(crate) fn set_mapper(mut self, mapper: AddressMapper) -> Endpoint {
+        self.mapper = Some(mapper);
+        self
     }
 
     /// What connections are called there, for people who look at the server.
@@ -136,8 +165,8 @@ impl Endpoint {
         let Some(provider) = &self.credentials else { return Ok(Cow::Borrowed(self)) };
         let provided = catch_panic("the provider of credentials", || provider());
         let Credentials { user, password } = provided
-            .ok_or_else(|| no_credentials(None))?
-            .map_err(|error| no_credentials(Some(error)))?;
+            .ok_or_else(|| not_provided("credentials", None))?
+            .map_err(|error| not_provided("credentials", Some(error)))?;
         let settings = self.redis_settings().clone().set_username(user).set_password(password);
         Ok(Cow::Owned(self.clone().set_redis_settings(settings)))
     }
@@ -148,13 +177,13 @@ impl Endpoint {
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) fn tls(&self) -> Option<&Arc<ClientConfig>> {
+    pub(crate) fn tls_source(&self) -> Option<&TlsSource> {
         self.tls.as_ref()
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) fn set_tls(mut self, config: Arc<ClientConfig>) -> Endpoint {
-        self.tls = Some(config);
+    pub(crate) fn set_tls_source(mut self, source: TlsSource) -> Endpoint {
+        self.tls = Some(source);
         self
     }
 }
@@ -340,13 +369,14 @@ fn is_plain(text: &str) -> bool {
 /// The mark after the address of a server over TLS, in errors.
 pub(crate) const OVER_TLS: &str = "(TLS)";
 
-/// The address for errors: host and port, or the path of a socket.
+/// The address for errors: host and port, or the path of a socket, and what the server announces instead.
 pub(crate) fn address(endpoint: &Endpoint) -> String {
-    if endpoint.is_secure() {
-        format!("{} {OVER_TLS}", endpoint.addr())
-    } else {
-        endpoint.addr().to_string()
+    let mut address = endpoint.addr().to_string();
+    // Whoever looks into a server's or a sentinel's log finds this one.
+    if let Some(announced) = &endpoint.announced {
+        address += &format!(" (announced as {announced})");
     }
+    if endpoint.is_secure() { format!("{address} {OVER_TLS}") } else { address }
 }
 
 /// The address for display: no user, no password.

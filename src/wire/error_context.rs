@@ -21,6 +21,13 @@ pub(crate) struct Limit {
     pub(crate) setting: Option<&'static str>,
 }
 
+impl From<Duration> for Limit {
+    /// A wait by a caller's deadline.
+    fn from(span: Duration) -> Limit {
+        Limit { span, setting: None }
+    }
+}
+
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.setting {
@@ -89,27 +96,48 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
 /// The text of an error if the connecting thread cannot be started.
 pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
 
-/// How the text of an error begins if no credentials were provided.
-pub(crate) const NO_CREDENTIALS: &str = "the provider of credentials";
+/// The error where that thread cannot be started.
+pub(crate) fn no_thread() -> RedisError {
+    io::Error::other(NO_THREAD).into()
+}
 
-/// The error of a connection for which the user's code provided no credentials: its own error, or `None` if
-/// it panicked.
-pub(crate) fn no_credentials(
+/// How the text of an error begins if the user's code provided nothing.
+pub(crate) const PROVIDER: &str = "the provider of ";
+
+/// The error of a connection for which the user's code did not provide these: its own error, or `None` if it
+/// panicked.
+pub(crate) fn not_provided(
+    what: &str,
     error: Option<Box<dyn std::error::Error + Send + Sync>>,
 ) -> RedisError {
     // An I/O error, because it passes: a store of secrets comes back, as a server does.
     let text = match &error {
-        Some(error) => format!("{NO_CREDENTIALS} failed: {}", clean(&error.to_string())),
-        None => format!("{NO_CREDENTIALS} panicked"),
+        Some(error) => format!("{PROVIDER}{what} failed: {}", clean(&error.to_string())),
+        None => format!("{PROVIDER}{what} panicked"),
     };
     let source = error.map_or_else(|| io::ErrorKind::Other.into(), io::Error::other).into();
     io::Error::other(Located { text, source }).into()
 }
 
-/// The error of a caller whose time ended before a connection was made.
-pub(crate) fn connecting(address: &str, waited: Duration) -> RedisError {
-    let text = format!("gave up connecting to {address} after {}", Span(waited));
+/// The error of a caller whose time ended before a connection was made: what was waited for last, and how
+/// long.
+pub(crate) fn connecting(awaited: &Awaited, waited: Duration) -> RedisError {
+    let text = match awaited {
+        Awaited::Server(address) => {
+            format!("gave up connecting to {address} after {}", Span(waited))
+        }
+        Awaited::Others(what) => format!("gave up after {}: {what}", Span(waited)),
+    };
     io::Error::new(io::ErrorKind::TimedOut, Located { text, source: silence() }).into()
+}
+
+/// What an attempt to connect waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// The server at this address.
+    Server(String),
+    /// What must come before, in a sentence.
+    Others(String),
 }
 
 /// The error of a connection without a reply in time.

@@ -7,9 +7,10 @@ use redis::{ErrorKind, RedisError};
 use crate::base::error::Error;
 use crate::wire::endpoint::OVER_TLS;
 use crate::wire::error_context::{
-    NO_CREDENTIALS, NO_THREAD, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
+    NO_THREAD, PROVIDER, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
 };
 use crate::wire::failure::{Failure, NO_LOCK, NotSentReason, RefusalKind, is_max_clients};
+use crate::wire::server_version::is_too_old;
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
@@ -112,6 +113,7 @@ fn refused_connection(error: RedisError) -> Error {
             said,
             "the name under which the sentinels watch the master: redis://name",
         ),
+        _ if is_too_old(&error) => Error::refused(said),
         // Redis has three codes for three causes with three remedies. The last arm also gets
         // refusals without a code: servers that do not know `AUTH` or `HELLO` as they were sent.
         RefusalKind::Denied => Error::denied(match error.code() {
@@ -146,7 +148,7 @@ fn refused_connection(error: RedisError) -> Error {
 fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
     if said == NO_THREAD {
         "raise the limit on threads"
-    } else if said.starts_with(NO_CREDENTIALS) {
+    } else if said.starts_with(PROVIDER) {
         "look why, or try again later"
     // A server at its `maxclients` may close the connection before its refusal is read, and a TLS
     // port closes one that speaks plain text. `io_kind` leaves out the errors that this crate makes

@@ -20,6 +20,11 @@ pub(crate) trait Locator: Send + Sync + fmt::Debug {
     /// The server, as errors name it.
     fn address(&self) -> String;
 
+    /// What [`locate`](Self::locate) waits for, in a sentence; `None` if it waits for nobody.
+    fn awaited(&self) -> Option<String> {
+        None
+    }
+
     /// Notes that no connection could be made to the place that was found.
     fn suspect(&self) {}
 

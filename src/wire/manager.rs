@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{ProtocolVersion, RedisError};
+use redis::{ProtocolVersion, RedisError, Value};
 
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
@@ -13,13 +13,14 @@ use crate::wire::connect_attempts::ConnectAttempts;
 use crate::wire::connection::{Connection, Reply, Session as _};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::epoch::Epoch;
-use crate::wire::error_context::{Limit, locate};
+use crate::wire::error_context::{Awaited, Limit};
 use crate::wire::failure::Failure;
 use crate::wire::health::{ConnectionHealth, Incidents};
 use crate::wire::locator::{HandshakeCommand, Locator};
 use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
 use crate::wire::server_clock::ServerClock;
+use crate::wire::server_version;
 use crate::wire::subscription::Subscription;
 
 /// Opens all connections of a client to one server, and keeps what they share.
@@ -33,6 +34,11 @@ pub(crate) struct Manager {
     observers: Observers,
     /// What had happened to the connections when the last one was made; `None` before the first.
     incidents: Mutex<Option<Incidents>>,
+    /// The server that a connection is being made to, once it is known.
+    connecting: Mutex<Option<String>>,
+    /// In which epoch, and after which incidents, a server that hides its version has shown that it is new
+    /// enough.
+    proven: Mutex<Option<(u64, Incidents)>>,
 }
 
 /// How long to wait for a server.
@@ -69,6 +75,8 @@ impl Manager {
             attempts: ConnectAttempts::new(),
             observers: Observers::default(),
             incidents: Mutex::new(None),
+            connecting: Mutex::new(None),
+            proven: Mutex::new(None),
         }
     }
 
@@ -160,14 +168,23 @@ impl Manager {
 
     fn connect(&self, to: &Endpoint) -> Result<RawConnection, RedisError> {
         let Timeouts { connect, settings: [setting, _], .. } = self.timeouts;
-        let limit = Limit { span: connect, setting: Some(setting) };
-        RawConnection::connect(to, connect)
-            .map_err(|error| locate(error, &endpoint::address(to), limit))
+        RawConnection::connect(to, Limit { span: connect, setting: Some(setting) })
     }
 
     /// The server that connections lead to, as errors name it.
     pub(crate) fn address(&self) -> String {
         self.source.address()
+    }
+
+    /// What an attempt to connect that is being made waits for.
+    pub(crate) fn awaited(&self) -> Awaited {
+        match &*self.connecting.lock() {
+            Some(server) => Awaited::Server(server.clone()),
+            None => match self.source.awaited() {
+                Some(others) => Awaited::Others(others),
+                None => Awaited::Server(self.address()),
+            },
+        }
     }
 
     /// How long no connection of this manager has received a reply.
@@ -195,12 +212,15 @@ impl Manager {
     pub(crate) fn open(&self) -> Result<Connection, RedisError> {
         // No limit for the look-up as a whole: this runs on the connecting thread, and callers give
         // up by their own limits. A limit would only leave the last of many sentinels unasked.
+        *self.connecting.lock() = None;
         let (endpoint, epoch) = self.locate(Duration::MAX, false)?;
+        *self.connecting.lock() = Some(endpoint::address(&endpoint));
         self.open_at(&endpoint, epoch).inspect_err(|_| self.suspect())
     }
 
     fn open_at(&self, to: &Endpoint, epoch: Epoch) -> Result<Connection, RedisError> {
-        let line = self.connect(to)?;
+        let mut line = self.connect(to)?;
+        let greeting = std::mem::replace(&mut line.greeting, Value::Nil);
         // As soon as it is connected, whatever the handshake brings: the count makes the listener
         // look for a fail-over, and an address that has begun to lead elsewhere may refuse the
         // handshake.
@@ -213,9 +233,23 @@ impl Manager {
         // may not run TIME gets a connection all the same: the error of the first script names what
         // is missing. A quorum needs the time of each server before it can propose a token.
         let needed = self.source.needs_time();
-        if let Some(reply) = self.ask_first(&mut connection, &[b"TIME"], needed)? {
+        // `HELLO` goes with it, unless the log-in was one: every user may run it, and it reports the
+        // version.
+        let (time, hello) = (Call::plain(&[b"TIME"]), Call::plain(&[b"HELLO"]));
+        let is_greeted = matches!(greeting, Value::Map(_));
+        let calls = if is_greeted { vec![time] } else { vec![time, hello] };
+        let mut replies = connection.call_all(&calls, self.reply_by(Moment::FAR)).into_iter();
+        if let Some(reply) = replies.next().map_or(Ok(None), |it| first_reply(it, needed))? {
             self.note_time(&reply);
         }
+        let version = match replies.next() {
+            None => server_version::reported(&greeting),
+            Some(Ok(reply)) => server_version::reported(&reply.value),
+            // A proxy may know no `HELLO`.
+            Some(Err(Failure::Refused(_))) => None,
+            Some(Err(failure)) => return Err(failure.into_error()),
+        };
+        self.check_version(&mut connection, version.as_deref())?;
         if let Some(HandshakeCommand { command, needed }) = self.source.handshake_command() {
             let reply = self.ask_first(&mut connection, command, needed)?;
             self.source.check_handshake(&mut connection, reply.as_ref())?;
@@ -259,11 +293,31 @@ impl Manager {
         command: &[&[u8]],
         needed: bool,
     ) -> Result<Option<Reply>, RedisError> {
-        match connection.call(&Call::plain(command), self.reply_by(Moment::FAR)) {
-            // `NOPERM` alone. `NOAUTH` and `WRONGPASS` mean that the user is not logged in, and the
-            // connection would fail at every later command.
-            Err(failure) if !needed && failure.code() == Some("NOPERM") => Ok(None),
-            outcome => outcome.map(Some).map_err(Failure::into_error),
+        first_reply(connection.call(&Call::plain(command), self.reply_by(Moment::FAR)), needed)
+    }
+
+    /// Fails if the server is too old. One that reports no version that is new enough is asked for what it
+    /// can, as the version may be that of a proxy.
+    fn check_version(
+        &self,
+        connection: &mut Connection,
+        version: Option<&str>,
+    ) -> Result<(), RedisError> {
+        let run = (self.server_clock.epochs().number(), self.common.incidents());
+        if version.is_some_and(server_version::is_enough) || *self.proven.lock() == Some(run) {
+            return Ok(());
+        }
+        match connection.call(&server_version::capability(), self.reply_by(Moment::FAR)) {
+            Ok(reply) if reply.value == Value::Int(0) => {
+                Err(server_version::too_old(connection.address(), version))
+            }
+            Ok(_) => {
+                *self.proven.lock() = Some(run);
+                Ok(())
+            }
+            // A user who may run no scripts gets no lock, and learns so by the first one.
+            Err(failure) if failure.is_denied() => Ok(()),
+            Err(failure) => Err(failure.into_error()),
         }
     }
 
@@ -272,6 +326,17 @@ impl Manager {
             let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
             self.server_clock.note(reply.epoch, micros, reply.sent, reply.received);
         }
+    }
+}
+
+/// The reply to one of the first commands of a connection. `None` if its user may not run it, unless it is
+/// needed.
+fn first_reply(outcome: Result<Reply, Failure>, needed: bool) -> Result<Option<Reply>, RedisError> {
+    match outcome {
+        // `NOPERM` alone. `NOAUTH` and `WRONGPASS` mean that the user is not logged in, and the
+        // connection would fail at every later command.
+        Err(failure) if !needed && failure.code() == Some("NOPERM") => Ok(None),
+        outcome => outcome.map(Some).map_err(Failure::into_error),
     }
 }
 

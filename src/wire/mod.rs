@@ -6,6 +6,7 @@
 //! | `endpoint` | the address, checked |
 //! | `socket` | a TCP or Unix socket, and one deadline for several reads and writes |
 //! | `stream` | the bytes of a connection, in plain text or over TLS |
+//! | `race` | a socket to the first of several addresses that accepts |
 //! | `raw_connection` | the commands that open a connection, then packed commands out and replies in |
 //! | `epoch` | periods during which a server stays in one place |
 //! | `manager` | makes connections |
@@ -22,6 +23,7 @@
 //! | `locator` | where connections lead, and what is checked on a new one |
 //! | `subscription` | a connection that is subscribed to channels |
 //! | `health` | which connections are likely dead because one is silent |
+//! | `server_version` | whether the server is new enough |
 //! | `server_clock` | the server's time, computed from the holder's clock |
 //! | `tls` | certificates, sessions, and the recognition of TLS faults |
 //! | `token_args` | a fencing token as an argument of a command |
@@ -46,10 +48,12 @@ pub(crate) mod lane;
 pub(crate) mod locator;
 pub(crate) mod manager;
 pub(crate) mod pool;
+mod race;
 pub(crate) mod raw_connection;
 pub(crate) mod retry;
 pub(crate) mod script;
 pub(crate) mod server_clock;
+mod server_version;
 mod socket;
 mod stream;
 pub(crate) mod subscription;

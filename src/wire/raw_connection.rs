@@ -11,9 +11,11 @@ use redis::io::tcp::socket2::SockAddr;
 use redis::{Cmd, ConnectionAddr, ErrorKind, FromRedisValue, RedisError, Value};
 
 use crate::base::time::{BootClock, Clock as _};
-use crate::wire::endpoint::Endpoint;
-use crate::wire::error_context::io_kind;
+use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::error_context::{Limit, locate};
 use crate::wire::failure::is_max_clients;
+use crate::wire::race;
+use crate::wire::socket::Socket;
 use crate::wire::stream::Stream;
 
 /// A connection to a server.
@@ -30,45 +32,63 @@ pub(crate) struct RawConnection {
 }
 
 impl RawConnection {
-    /// Connects and logs in. The host's addresses are tried in turn, and each has this time for all
-    /// steps; the look-up of the name, and the provider of credentials, are not bounded. The connection is left without time-outs.
-    pub(crate) fn connect(to: &Endpoint, most: Duration) -> Result<RawConnection, RedisError> {
+    /// Connects and logs in. A host's addresses are tried at once where they are silent, and each has this time
+    /// for all steps; the look-up of the name, and the providers of credentials and certificates, are not
+    /// bounded. The connection is left without time-outs.
+    pub(crate) fn connect(
+        to: &Endpoint,
+        limit: impl Into<Limit>,
+    ) -> Result<RawConnection, RedisError> {
+        let limit: Limit = limit.into();
+        let mut tried = Vec::new();
+        RawConnection::connect_noting(to, limit.span, &mut tried)
+            .map_err(|error| locate(error, &shown(to, &tried), limit))
+    }
+
+    /// The same. Notes the addresses if none of several can be connected to.
+    fn connect_noting(
+        to: &Endpoint,
+        most: Duration,
+        tried: &mut Vec<SocketAddr>,
+    ) -> Result<RawConnection, RedisError> {
         let to = &*to.with_credentials()?;
         match to.addr() {
             ConnectionAddr::Tcp(host, port) => {
                 // The system's resolver blocks without a limit. So callers never connect
                 // themselves: they wait for the connecting thread, and give up by their own
                 // deadlines.
-                let addresses = (host.as_str(), *port).to_socket_addrs()?;
-                RawConnection::connect_to_any(addresses, to, most)
+                let addresses: Vec<SocketAddr> =
+                    (host.as_str(), *port).to_socket_addrs()?.collect();
+                RawConnection::connect_to_any(&addresses, to, most, tried)
             }
-            ConnectionAddr::Unix(path) => RawConnection::open(to, &SockAddr::unix(path)?, most),
+            ConnectionAddr::Unix(path) => {
+                let path = SockAddr::unix(path)?;
+                RawConnection::open(to, || Socket::connect(&path, BootClock.now().after(most)))
+            }
             _ => Err(io::Error::from(io::ErrorKind::Unsupported).into()),
         }
     }
 
-    /// Connects to the first reachable address.
+    /// Connects to the first address that accepts.
     fn connect_to_any(
-        addresses: impl IntoIterator<Item = SocketAddr>,
+        addresses: &[SocketAddr],
         to: &Endpoint,
         most: Duration,
+        tried: &mut Vec<SocketAddr>,
     ) -> Result<RawConnection, RedisError> {
-        let none = "the host has no address";
-        let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, none).into();
-        for address in addresses {
-            match RawConnection::open(to, &address.into(), most) {
-                // Only an unreachable address leads to the next one. A refused log-in would be
-                // refused there as well, and would count as one more wrong password.
-                Err(error) if is_of_the_way(&error) => last = error,
-                outcome => return outcome,
-            }
-        }
-        Err(last)
+        // Only an unreachable address leads to the next one. A refused log-in would be refused there
+        // as well, and would count as one more wrong password.
+        RawConnection::open(to, || {
+            race::connect(addresses, most).inspect_err(|_| tried.extend_from_slice(addresses))
+        })
     }
 
-    /// Connects to one address, logs in, and chooses the database.
-    fn open(to: &Endpoint, at: &SockAddr, most: Duration) -> Result<RawConnection, RedisError> {
-        let stream = Stream::connect(to, at, BootClock.now().after(most))?;
+    /// Logs in on a new connection, and chooses the database.
+    fn open(
+        to: &Endpoint,
+        connect: impl FnOnce() -> io::Result<Socket>,
+    ) -> Result<RawConnection, RedisError> {
+        let stream = Stream::connect(to, connect)?;
         let (parser, greeting) = (redis::Parser::new(), Value::Nil);
         let mut line =
             RawConnection { stream, parser, greeting, naming: None, owes_reply_to_name: false };
@@ -170,18 +190,14 @@ impl RawConnection {
     }
 }
 
-/// Whether an address is unreachable, and the next one may be tried. If a server was there the
-/// error is final, even if it closed the connection or was silent: the other addresses are likely
-/// its own.
-fn is_of_the_way(error: &RedisError) -> bool {
-    use io::ErrorKind::{
-        BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof, WouldBlock,
-    };
-    let of_server =
-        [BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof, WouldBlock];
-    // `WouldBlock` is how a read on an accepted connection times out. `TimedOut` is not in the
-    // list, because a `connect` ends with it when a firewall drops its packets.
-    io_kind(error).is_some_and(|kind| !of_server.contains(&kind))
+/// The server as errors name it, with those of its addresses that cannot be reached, if there are several.
+fn shown(to: &Endpoint, tried: &[SocketAddr]) -> String {
+    let address = endpoint::address(to);
+    if tried.len() < 2 {
+        return address;
+    }
+    let tried: Vec<String> = tried.iter().map(|address| address.ip().to_string()).collect();
+    format!("{address} ({})", tried.join(", "))
 }
 
 /// Replaces an error whose text may contain the password.

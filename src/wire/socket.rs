@@ -1,10 +1,17 @@
 //! A socket to a server, over TCP or on this machine.
 
 use std::io::{self, Read, Write};
+#[cfg(unix)]
+use std::net::SocketAddr;
 use std::net::TcpStream;
 use std::time::Duration;
 
 use redis::io::tcp::socket2::{self, SockAddr, TcpKeepalive};
+#[cfg(unix)]
+use rustix::{
+    event::{self, PollFd, PollFlags, Timespec},
+    io::Errno,
+};
 
 use crate::base::time::{BootClock, Clock as _, Moment};
 
@@ -39,17 +46,18 @@ impl Socket {
             socket.connect(to)?;
         } else {
             socket.connect_timeout(to, left)?;
-            // Each command is small and waits for its reply, so Nagle's algorithm would only add
-            // the server's delayed acknowledgement, some 40 ms.
-            socket.set_tcp_nodelay(true)?;
-            socket.set_tcp_keepalive(&keepalive())?;
+            tune(&socket)?;
         }
-        Ok(Socket {
+        Ok(Socket::connected(socket, deadline))
+    }
+
+    fn connected(socket: socket2::Socket, deadline: Moment) -> Socket {
+        Socket {
             inner: socket.into(),
             deadline: Some(deadline),
             latest: Moment::FAR,
             has_read: false,
-        })
+        }
     }
 
     /// Begins to read a reply, which may take this long.
@@ -72,6 +80,65 @@ impl Socket {
         Ok(&mut self.inner)
     }
 }
+
+/// Sets the options of a TCP connection.
+fn tune(socket: &socket2::Socket) -> io::Result<()> {
+    // Each command is small and waits for its reply, so Nagle's algorithm would only add the server's
+    // delayed acknowledgement, some 40 ms.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&keepalive())
+}
+
+/// A TCP connection that is being made beside others.
+#[cfg(unix)]
+pub(super) struct Attempt(socket2::Socket);
+
+#[cfg(unix)]
+impl Attempt {
+    pub(super) fn begin(to: SocketAddr) -> io::Result<Attempt> {
+        let to = SockAddr::from(to);
+        let socket = socket2::Socket::new(to.domain(), socket2::Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&to) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
+                Err(error)
+            }
+            _ => Ok(Attempt(socket)),
+        }
+    }
+
+    /// Waits until one of them has ended, for no longer than this. Returns the numbers of those that have, in
+    /// ascending order.
+    pub(super) fn wait(attempts: &[&Attempt], most: Duration) -> io::Result<Vec<usize>> {
+        let mut all: Vec<PollFd<'_>> =
+            attempts.iter().map(|attempt| PollFd::new(&attempt.0, PollFlags::OUT)).collect();
+        // A time that the system cannot count is cut: the caller waits again.
+        let most =
+            Timespec::try_from(most.min(LONGEST_WAIT)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match event::poll(&mut all, Some(&most)) {
+            // A signal handler ran.
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            outcome => outcome?,
+        };
+        let has_ended =
+            |(number, it): (usize, &PollFd<'_>)| (!it.revents().is_empty()).then_some(number);
+        Ok(all.iter().enumerate().filter_map(has_ended).collect())
+    }
+
+    /// The connection, if it was made. Its reads and writes end at `deadline`.
+    pub(super) fn finish(self, deadline: Moment) -> io::Result<Socket> {
+        if let Some(error) = self.0.take_error()? {
+            return Err(error);
+        }
+        self.0.set_nonblocking(false)?;
+        tune(&self.0)?;
+        Ok(Socket::connected(self.0, deadline))
+    }
+}
+
+/// The longest wait for an attempt.
+#[cfg(unix)]
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 fn left(deadline: Moment) -> io::Result<Duration> {
     let left = deadline.since(BootClock.now());

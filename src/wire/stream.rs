@@ -7,9 +7,7 @@
 use std::io::{self, Read, Write as _};
 
 use redis::RedisError;
-use redis::io::tcp::socket2::SockAddr;
 
-use crate::base::time::Moment;
 use crate::wire::endpoint::Endpoint;
 use crate::wire::socket::Socket;
 #[cfg(feature = "tls")]
@@ -24,11 +22,10 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Connects, over TLS if the address is secure.
+    /// Connects by a socket that `connect` makes, over TLS if the address is secure.
     pub(super) fn connect(
         to: &Endpoint,
-        at: &SockAddr,
-        deadline: Moment,
+        connect: impl FnOnce() -> io::Result<Socket>,
     ) -> Result<Stream, RedisError> {
         // No fall-back to plain text after a failed handshake: whoever can break that could then
         // read the password, which is the first thing that is sent.
@@ -36,13 +33,13 @@ impl Stream {
         if to.is_secure() {
             // Before the socket: a bad certificate setting is found without I/O.
             let mut session = Box::new(tls::session(to)?);
-            let mut socket = Socket::connect(at, deadline)?;
+            let mut socket = connect()?;
             tls::handshake(&mut session, &mut socket)?;
             return Ok(Stream { socket, session: Some(session) });
         }
         let _ = to;
         Ok(Stream {
-            socket: Socket::connect(at, deadline)?,
+            socket: connect()?,
             #[cfg(feature = "tls")]
             session: None,
         })

@@ -1,121 +1,70 @@
 //! TLS: certificates, sessions, and the recognition of TLS faults.
 
+mod source;
+
 use std::io::{self, Write as _};
 
 use redis::{ConnectionAddr, ErrorKind, RedisError};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 
+use crate::base::certificates::{Certificates, CertificatesProvider};
 use crate::base::error::{Error, Result};
 use crate::base::sync::{Arc, OnceLock};
 use crate::wire::endpoint::Endpoint;
 use crate::wire::error_context::io_error;
 use crate::wire::socket::Socket;
 
+pub(crate) use source::TlsSource;
+
 /// The largest TLS record. It fits into the buffer of a session, because [`send`] empties the
 /// buffer before it adds the next record.
 pub(super) const RECORD: usize = 16 * 1024;
 
-/// CA certificates to trust, and the client certificate.
+/// The certificates of a client: fixed ones, or those that its program provides.
 #[derive(Default)]
-pub(crate) struct Certificates {
-    /// CA certificates to trust, in PEM; without them those of the machine.
-    pub(crate) authority: Option<Vec<u8>>,
-    pub(crate) client: Option<ClientCertificate>,
-    /// The configuration made of them, once: the machine's certificates are read once, and all
-    /// connections share the cache of sessions.
-    config: OnceLock<Arc<ClientConfig>>,
+pub(crate) struct TlsSettings {
+    pub(crate) certificates: Certificates,
+    pub(crate) provider: Option<CertificatesProvider>,
+    /// What all endpoints use, made once: the machine's certificates are read once, and all connections share
+    /// the cache of sessions.
+    source: OnceLock<TlsSource>,
 }
 
-/// A client's certificate chain and its key.
-#[derive(Clone)]
-pub(crate) struct ClientCertificate {
-    pub(crate) chain: Vec<u8>,
-    pub(crate) key: Vec<u8>,
-}
-
-impl Certificates {
+impl TlsSettings {
     /// Adds them to an endpoint that speaks TLS. Returns any other endpoint as it was.
     pub(crate) fn equip(&self, server: Endpoint) -> Result<Endpoint> {
-        if server.is_secure() { Ok(server.set_tls(self.config()?)) } else { Ok(server) }
+        if server.is_secure() { Ok(server.set_tls_source(self.source()?)) } else { Ok(server) }
     }
 
     /// Rejects them if no server uses TLS: a user who sets them believes that TLS is on.
     pub(crate) fn check_use(&self, speaks_tls: bool) -> Result<()> {
-        match self {
-            _ if speaks_tls => Ok(()),
-            Certificates { authority: Some(_), .. } => Err(without_tls("ca_certificate")),
-            Certificates { client: Some(_), .. } => Err(without_tls("client_certificate")),
-            _ => Ok(()),
-        }
-    }
-
-    /// The configuration of all connections.
-    fn config(&self) -> Result<Arc<ClientConfig>> {
-        if let Some(config) = self.config.get() {
-            return Ok(Arc::clone(config));
-        }
-        // If the program has chosen a provider, perhaps a certified one, it is used here. None is
-        // installed, as that is the program's choice alone, and `ClientConfig::builder` would panic
-        // without one.
-        let chosen = CryptoProvider::get_default().map(Arc::clone);
-        let provider = chosen.unwrap_or_else(|| Arc::new(ring::default_provider()));
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|_| {
-                let allowed = "one that speaks TLS 1.2 or 1.3";
-                Error::config("rustls provider", "the default of this process", allowed)
-            })?
-            .with_root_certificates(self.roots()?);
-
-        let config = match &self.client {
-            None => builder.with_no_client_auth(),
-            Some(client) => {
-                let (chain, key) = client.read()?;
-                builder.with_client_auth_cert(chain, key).map_err(|_| {
-                    let wrong = "the key is not that of the certificate";
-                    Error::config("client_certificate", wrong, "a pair")
-                })?
+        let field = match self {
+            TlsSettings { provider: Some(_), .. } => "certificates",
+            TlsSettings { certificates: Certificates { authority: Some(_), .. }, .. } => {
+                "ca_certificate"
             }
+            TlsSettings { certificates: Certificates { client: Some(_), .. }, .. } => {
+                "client_certificate"
+            }
+            _ => return Ok(()),
         };
-        Ok(Arc::clone(self.config.get_or_init(|| Arc::new(config))))
+        if self.provider.is_some() && self.certificates != Certificates::default() {
+            let allowed = "one of the two: no ca_certificate and no client_certificate";
+            return Err(Error::config(field, "set beside certificates that are fixed", allowed));
+        }
+        if speaks_tls { Ok(()) } else { Err(without_tls(field)) }
     }
 
-    /// The trusted authorities: those of the user, else those of the machine. The features with
-    /// which rustls or the driver were built add none.
-    fn roots(&self) -> Result<RootCertStore> {
-        let field = "ca_certificate";
-        let mut roots = RootCertStore::empty();
-        if let Some(pem) = &self.authority {
-            for certificate in certificates(field, pem)? {
-                roots.add(certificate).map_err(|_| unreadable(field))?;
-            }
-            return Ok(roots);
+    fn source(&self) -> Result<TlsSource> {
+        if let Some(source) = self.source.get() {
+            return Ok(source.clone());
         }
-
-        let found = rustls_native_certs::load_native_certs();
-        // A machine's store often has a few certificates that cannot be parsed. Failing for those
-        // would make TLS unusable on it.
-        if roots.add_parsable_certificates(found.certs).0 > 0 {
-            return Ok(roots);
-        }
-        let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-        Err(Error::config(
-            field,
-            "none",
-            format_args!("PEM text, as this machine has no certificates of authorities{why}"),
-        ))
-    }
-}
-
-impl ClientCertificate {
-    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-        let field = "client_certificate";
-        let chain = certificates(field, &self.chain)?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| unreadable(field))?;
-        Ok((chain, key))
+        let source = match &self.provider {
+            None => TlsSource::fixed(&self.certificates)?,
+            Some(provider) => TlsSource::provided(Arc::clone(provider)),
+        };
+        Ok(self.source.get_or_init(|| source).clone())
     }
 }
 
@@ -123,33 +72,17 @@ fn without_tls(field: &str) -> Error {
     Error::config(field, "set for a URL without TLS", "a rediss:// URL with it")
 }
 
-fn certificates(field: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
-    const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
-    // The parser returns no certificate and no error for a text without any, such as DER or a path.
-    if !pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
-        return Err(Error::config(field, "no certificate in it", "PEM text"));
-    }
-    CertificateDer::pem_slice_iter(pem)
-        .map(|certificate| certificate.map_err(|_| unreadable(field)))
-        .collect()
-}
-
-/// The error for a text that is not readable as PEM.
-fn unreadable(field: &str) -> Error {
-    // Without the parser's error: it quotes the line, which may be part of a private key.
-    Error::config(field, "not readable", "PEM text: base64 between BEGIN and END lines")
-}
-
 /// A new session with this server, before its handshake.
 pub(super) fn session(to: &Endpoint) -> std::result::Result<ClientConnection, RedisError> {
-    let (ConnectionAddr::Tcp(host, _), Some(config)) = (to.addr(), to.tls()) else {
+    let (ConnectionAddr::Tcp(host, _), Some(source)) = (to.addr(), to.tls_source()) else {
         let text = "the address is for TLS, and there are no settings of TLS for it";
         return Err((ErrorKind::InvalidClientConfig, text).into());
     };
+    let config = source.config()?;
     let name = ServerName::try_from(host.clone()).map_err(|_| {
         (ErrorKind::InvalidClientConfig, "no name for which there are certificates")
     })?;
-    let session = ClientConnection::new(Arc::clone(config), name);
+    let session = ClientConnection::new(config, name);
     Ok(session.map_err(tls_fault)?)
 }
 

@@ -23,6 +23,8 @@ const SEEN: Duration = ms(5_000);
 const ASKED: Duration = ms(6_000);
 /// A silent listener asks after fifteen seconds.
 const ASKED_IN_SILENCE: Duration = ms(18_000);
+/// How a listener asks. Other connections send `HELLO` without a version.
+const LISTENER_ASKS: &str = "HELLO\r\n$1\r\n3";
 /// A wake-up came with a message, not with the next heartbeat.
 const AT_ONCE: Duration = ms(700);
 
@@ -124,7 +126,7 @@ fn listeners(server: &Server) -> usize {
 fn moves_when_it_is_seen(meet: impl FnOnce(&Pair, &LockClient)) {
     let pair = Pair::start();
     let client = pair.listening();
-    let unasked = pair.address.add(Fault::request("HELLO", Action::Drop).sticky());
+    let unasked = pair.address.add(Fault::request(LISTENER_ASKS, Action::Drop).sticky());
     meet(&pair, &client);
     within(SEEN, "the replica is left", || listeners(&pair.old) == 0);
     unasked.remove();
@@ -368,7 +370,7 @@ fn quorum_listener_leaves_a_demoted_server() {
         until("it listens there, and asks there", || {
             released(&pair.old) == 1 && pair.address.connections() >= 2
         });
-        let unasked = pair.address.add(Fault::request("HELLO", Action::Drop).sticky());
+        let unasked = pair.address.add(Fault::request(LISTENER_ASKS, Action::Drop).sticky());
         pair.swap();
         // A replica can say that another holds a lock. It cannot write one.
         drop(waiter.mutex("y").unwrap().try_lock());
@@ -437,7 +439,7 @@ fn idle_listener_of_a_cluster_asks_seldom() {
 fn idle_listener_with_sentinels_asks_seldom() {
     let group = Group::start(1, ms(5_000)).unwrap();
     let sentinel = Proxy::start(&group.sentinels[0]).unwrap();
-    let asked = sentinel.add(Fault::request("HELLO", Action::Delay(Duration::ZERO)).sticky());
+    let asked = sentinel.add(Fault::request(LISTENER_ASKS, Action::Delay(Duration::ZERO)).sticky());
     let url = format!("redis://{}", Group::MASTER);
     let client = LockClient::builder(url).sentinels([sentinel.url()]).build().unwrap();
     listens(&group.servers[0], &client);

@@ -17,7 +17,7 @@ const LAYERS: [&str; 11] = [
 /// Besides `wire`, whose business it is, and the server in memory, whose replies are those of a real one,
 /// exactly these files name `redis`: the protocol makes its errors, the client hands its addresses on, and
 /// the root shows the crate to users.
-const REDIS: [&str; 16] = [
+const REDIS: [&str; 18] = [
     "client/servers.rs",
     "lib.rs",
     "protocol/reply.rs",
@@ -26,10 +26,12 @@ const REDIS: [&str; 16] = [
     "topology/cluster/route.rs",
     "topology/quorum/tally.rs",
     "topology/quorum/tests.rs",
+    "topology/sentinel/finding.rs",
     "topology/sentinel/follower.rs",
     "topology/sentinel/master_report.rs",
     "topology/sentinel/locate_error.rs",
     "topology/sentinel/mod.rs",
+    "topology/sentinel/panel.rs",
     "topology/sentinel/query.rs",
     "topology/multi_node/node.rs",
     "topology/multi_node/quarantine.rs",

@@ -33,6 +33,7 @@ mod lock_all;
 mod lock_client;
 mod locks;
 mod loss;
+mod map_address;
 mod mutex;
 mod notify;
 mod observe;
@@ -58,6 +59,7 @@ mod silence;
 mod slot;
 #[cfg(feature = "testing")]
 mod slow_wait;
+mod start;
 mod thread;
 mod token;
 mod version;

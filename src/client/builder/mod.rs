@@ -6,7 +6,7 @@ mod topology;
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
@@ -16,7 +16,7 @@ use crate::protocol::Protocol;
 use crate::protocol::script_protocol::ScriptProtocol;
 #[cfg(any(test, feature = "testing"))]
 use crate::topology::memory::{backend::MemoryBackend, link::FaultyLink, server::MemoryServer};
-use crate::wire::endpoint::{self, ConnectionInfo, Endpoint, GivenServer};
+use crate::wire::endpoint::{self, AddressMapper, ConnectionInfo, Endpoint, GivenServer};
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
@@ -123,6 +123,7 @@ pub struct LockClientBuilder {
     server: GivenServer,
     sentinels: Option<Vec<GivenServer>>,
     cluster: Option<Vec<GivenServer>>,
+    mapper: Option<AddressMapper>,
     connect_timeout: Duration,
     command_timeout: Duration,
     settings: Settings,
@@ -134,6 +135,7 @@ impl LockClientBuilder {
             server,
             sentinels: None,
             cluster: None,
+            mapper: None,
             connect_timeout: Duration::from_secs(1),
             command_timeout: Duration::from_secs(1),
             settings: Settings { announce: true, ..Settings::default() },
@@ -151,8 +153,8 @@ impl LockClientBuilder {
     }
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from 1
-    /// ms to 365 days. The addresses are tried in turn until one can be connected to, and each of
-    /// them has all of this time, with the log-in.
+    /// ms to 365 days. The next address is tried when the one before it fails or has been silent for
+    /// 250 ms, and the first that accepts is used. Each of them has all of this time, with the log-in.
     ///
     /// A call waits that long for a connection that is being made. Name look-ups have no time-out
     /// of their own, and happen on another thread: a connection that comes too late serves the next
@@ -333,12 +335,19 @@ impl LockClientBuilder {
         self.settings.check()?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         check_timeout("command_timeout", self.command_timeout)?;
-        match self.sentinels {
+        let server = match self.sentinels {
             // Sentinels may use TLS while the master does not, and the other way round. The use of
             // the certificates is checked when both are known.
             Some(_) => self.settings.master(&self.server),
             None => self.settings.server(&self.server),
+        }?;
+        let Some(mapper) = &self.mapper else { return Ok(server) };
+        // Nobody would call it, and its user believes in addresses that are not used.
+        if self.sentinels.is_none() && self.cluster.is_none() {
+            let allowed = "sentinels or a cluster, which announce addresses";
+            return Err(Error::config("map_address", "set for one server", allowed));
         }
+        Ok(server.set_mapper(Arc::clone(mapper)))
     }
 
     /// Makes a client of a server in memory. Returns the link between them too.

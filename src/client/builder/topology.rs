@@ -26,7 +26,8 @@ impl LockClientBuilder {
     /// [`cluster`](LockClientBuilder::cluster) at the same time.
     ///
     /// **How the client follows the master.** It asks the sentinels at every new connection, and
-    /// the server that they name must confirm that it is the master. A thread subscribes to one
+    /// the server that they name must confirm that it is the master. The first time it asks all of them at
+    /// once; a silent one is not waited for once another has named the master. A thread subscribes to one
     /// sentinel and asks another every 500 ms; when one names another master, the client never uses
     /// a connection to the former one again. During a fail-over the client uses the chosen replica
     /// as soon as it confirms that it is the master, which is about a second before the sentinels
@@ -118,6 +119,41 @@ impl LockClientBuilder {
         self
     }
 
+    /// Says by which address a server is reached whose own address leads nowhere from here: behind a NAT, a
+    /// port that is forwarded, or a container's network; default the address that is announced.
+    ///
+    /// The function gets each host and port that [`sentinels`](LockClientBuilder::sentinels) or the nodes of a
+    /// [`cluster`](LockClientBuilder::cluster) announce, and returns those to connect to: the same ones where
+    /// nothing is to be mapped. It is not called for the addresses in URLs. It is called on several threads,
+    /// whenever the client learns of an address, so it must not use the client, and should be quick and always
+    /// return the same for one address. Over TLS the certificate must be for the host that it returns. If it panics, that is logged, and
+    /// the announced address is used.
+    ///
+    /// Errors name both addresses. `build` rejects it for a client of one server, which announces none.
+    ///
+    /// ```
+    /// use leasehold::LockClient;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// // Each node at port 7001 and up is forwarded from this machine.
+    /// let client = LockClient::builder("redis://localhost:7001")
+    ///     .cluster([""; 0])
+    ///     .map_address(|host, port| match host {
+    ///         "10.0.0.1" => ("localhost".to_owned(), port),
+    ///         _ => (host.to_owned(), port),
+    ///     })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map_address(
+        mut self,
+        mapper: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
+    ) -> LockClientBuilder {
+        self.mapper = Some(Arc::new(mapper));
+        self
+    }
+
     pub(super) fn single(
         &self,
         info: Endpoint,
@@ -127,7 +163,8 @@ impl LockClientBuilder {
         let sentinels = match &self.sentinels {
             Some(sentinels) => {
                 let nodes = servers::sentinels(&self.settings, &info, sentinels)?;
-                Some(Arc::new(Sentinels::new(nodes, info.clone(), Arc::clone(clock))))
+                let (clock, threads) = (Arc::clone(clock), identity.threads());
+                Some(Arc::new(Sentinels::new(nodes, info.clone(), clock, threads)))
             }
             None => None,
         };

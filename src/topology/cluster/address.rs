@@ -33,10 +33,15 @@ impl Address {
         Address { host: host.to_owned(), port }
     }
 
-    /// The endpoint at this address, with the user, the password and the certificates of
-    /// `template`.
-    pub(crate) fn info(&self, template: &Endpoint) -> Endpoint {
+    /// The endpoint of a node that announces this address, with the user, the password and the
+    /// certificates of `template`.
+    pub(crate) fn announced(&self, template: &Endpoint) -> Endpoint {
         template.at(self.host.clone(), self.port)
+    }
+
+    /// The endpoint at this very address, which a user gave.
+    pub(crate) fn given(&self, template: &Endpoint) -> Endpoint {
+        template.reached_at(self.host.clone(), self.port)
     }
 }
 

@@ -54,6 +54,12 @@ impl ClusterNode {
         &self.info
     }
 
+    /// Whether another one has the same address, and is reached in the same way. A user may give an address
+    /// that another node announces, where announced addresses are mapped.
+    pub(super) fn is_at_the_place_of(&self, other: &ClusterNode) -> bool {
+        self.address == other.address && self.info.addr() == other.info.addr()
+    }
+
     /// Its connections, which are made on the first call. After [`retire`](Self::retire), a call
     /// that still has this node makes new ones; they end with its last reference.
     pub(super) fn node(&self) -> Result<Arc<Node>, Failure> {

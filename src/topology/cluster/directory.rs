@@ -86,7 +86,8 @@ impl Directory {
             asked: Condvar::new(),
             changes: AtomicU64::new(0),
         };
-        directory.seeds = seeds.iter().map(|seed| directory.member(seed)).collect();
+        let seed = |seed: &Address| directory.member_of(seed, seed.given(&directory.template));
+        directory.seeds = seeds.iter().map(seed).collect();
         directory
     }
 
@@ -302,7 +303,10 @@ impl Directory {
         asked.sort_by_key(|member| Some(member.address()) == map.suspect.as_ref());
         // The seeds are asked even if the map has masters: after a restart of all nodes with new
         // addresses, only the names that the user gave lead to them.
-        asked.extend(self.seeds.iter().filter(|seed| map.find(seed.address()).is_none()).cloned());
+        let is_known =
+            |seed: &Arc<ClusterNode>| asked.iter().any(|known| known.is_at_the_place_of(seed));
+        let seeds: Vec<_> = self.seeds.iter().filter(|seed| !is_known(seed)).cloned().collect();
+        asked.extend(seeds);
         // No lock during I/O: calls go on by the old map meanwhile.
         drop(map);
 
@@ -422,12 +426,16 @@ impl Directory {
         };
         let ranges: Vec<SlotRange> = nodes.iter().map(range).collect();
         let mut map = self.map.lock();
-        map.rebuild(&[], &ranges, |address| self.member(address));
+        map.rebuild(&self.seeds, &ranges, |address| self.member(address));
         Arc::clone(&map.masters[0])
     }
 
+    /// A node that announces this address.
     fn member(&self, address: &Address) -> Arc<ClusterNode> {
-        let info = address.info(&self.template);
+        self.member_of(address, address.announced(&self.template))
+    }
+
+    fn member_of(&self, address: &Address, info: Endpoint) -> Arc<ClusterNode> {
         Arc::new(ClusterNode::new(address.clone(), info, &self.settings, &self.clock))
     }
 }

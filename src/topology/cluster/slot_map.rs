@@ -79,10 +79,14 @@ impl SlotMap {
                 // A known node is kept as it is, with its pools and its listener: a new object for
                 // the same address would close all connections at each refresh. A seed that was
                 // asked is connected too, and becomes a master here.
-                let known = self
-                    .find(master)
-                    .or_else(|| asked.iter().find(|member| *member.address() == *master));
-                masters.push(known.map_or_else(|| make(master), Arc::clone));
+                masters.push(self.find(master).map_or_else(
+                    || {
+                        let made = make(master);
+                        let asked = asked.iter().find(|asked| asked.is_at_the_place_of(&made));
+                        asked.map_or(made, Arc::clone)
+                    },
+                    Arc::clone,
+                ));
                 masters.len() - 1
             });
             let place = u16::try_from(place).unwrap_or(NOBODY);

@@ -231,7 +231,8 @@ mod tests {
             let clock = Arc::new(ManualClock::new(false));
             let node = endpoint::parse(&format!("redis://locks:wrong@{}", server.addr())).unwrap();
             let template = endpoint::parse("redis://mymaster").unwrap();
-            let sentinels = Arc::new(Sentinels::new(vec![node], template, clock.clone()));
+            let threads = Threads::of_a_new_client();
+            let sentinels = Arc::new(Sentinels::new(vec![node], template, clock.clone(), threads));
             let timeouts = Timeouts::both(LONG);
             let manager = Manager::new(sentinels.clone(), clock.clone(), timeouts);
             let refusing = Refusing { server, clock, sentinels, manager: Arc::new(manager) };

@@ -18,11 +18,6 @@ pub(super) struct LocateErrors {
 }
 
 impl LocateErrors {
-    pub(super) fn note_down(&mut self) {
-        let text = "a sentinel reports that the master is down".to_owned();
-        self.last = Some(RedisError::from((ErrorKind::Io, "the master is down", text)));
-    }
-
     pub(super) fn note(&mut self, node: &Endpoint, error: RedisError) {
         // Sentinel has no code for this: the text is all there is.
         if error.detail().is_some_and(|text| text.contains("No such master")) {
@@ -64,4 +59,14 @@ impl LocateErrors {
         };
         RedisError::from((ErrorKind::Io, "where the master is", text))
     }
+}
+
+/// The error where so many sentinels consider the master down that they start a fail-over.
+pub(super) fn master_down(master: &str, address: &str) -> RedisError {
+    // With an old password of the master, sentinels cannot reach it: it works, and no fail-over mends that.
+    let text = format!(
+        "the sentinels report that the master \"{master}\" at {address} is down (o_down); if it works, they may \
+         have an old password of it (SENTINEL SET {master} auth-pass …)"
+    );
+    RedisError::from((ErrorKind::Io, "the master is down", text))
 }

@@ -4,9 +4,11 @@
 //! report has a rank, which grows with every fail-over, and the highest rank counts. No report is
 //! believed without the server's own confirmation (`ROLE`), because a lock at a replica is no lock.
 
+mod finding;
 mod follower;
 mod locate_error;
 mod master_report;
+mod panel;
 mod query;
 
 use std::fmt;
@@ -15,14 +17,16 @@ use std::time::Duration;
 use redis::{ConnectionAddr, RedisError};
 
 use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
-use crate::topology::sentinel::locate_error::LocateErrors;
+use crate::topology::sentinel::finding::Findings;
+use crate::topology::sentinel::locate_error::master_down;
 use crate::topology::sentinel::master_report::{MasterReport, Rank, is_master};
+use crate::topology::sentinel::panel::{ALONE, Panel};
 use crate::wire::connection::{Connection, Reply};
-use crate::wire::endpoint::Endpoint;
-use crate::wire::failure::{is_denial, not_a_master};
+use crate::wire::endpoint::{self, Endpoint};
+use crate::wire::failure::not_a_master;
 use crate::wire::locator::{HandshakeCommand, LocateResult, Locator};
-use crate::wire::retry::REFUSED;
 
 pub(crate) use follower::follow;
 
@@ -33,40 +37,12 @@ const SWITCHES: &[u8] = b"+switch-master";
 /// long after a fail-over, the reports are not late: the sentinels were reset, and count from zero
 /// again.
 const SETTLED: Duration = Duration::from_secs(10);
-/// How long a sentinel that was silent is asked last, and only if no other one reports the master.
-const SILENT_AVOIDED: Duration = Duration::from_secs(10);
-/// A sentinel may use this part of the remaining time, so that a silent one leaves time for two
-/// others.
-const SHARE: usize = 3;
-
 /// Sentinels that watch one master.
 pub(crate) struct Sentinels {
-    nodes: Vec<Endpoint>,
-    master: String,
-    /// The user, the password and the TLS settings of the master.
-    template: Endpoint,
-    clock: Arc<dyn Clock>,
+    panel: Arc<Panel>,
     /// The sentinel to ask first: the last one that reported the master.
     first: AtomicUsize,
-    /// When and why each sentinel was last avoided.
-    avoided: Mutex<Vec<Option<(Moment, AvoidReason)>>>,
     known: Mutex<Option<Known>>,
-}
-
-/// Why a sentinel is asked last for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AvoidReason {
-    Silent,
-    Refused,
-}
-
-impl AvoidReason {
-    fn lasts(self) -> Duration {
-        match self {
-            AvoidReason::Silent => SILENT_AVOIDED,
-            AvoidReason::Refused => REFUSED,
-        }
-    }
 }
 
 /// The last report that was believed, and since when it holds.
@@ -82,20 +58,20 @@ impl Sentinels {
         nodes: Vec<Endpoint>,
         template: Endpoint,
         clock: Arc<dyn Clock>,
+        threads: Threads,
     ) -> Sentinels {
         let master = match template.addr() {
             ConnectionAddr::Tcp(host, _) => host.clone(),
             _ => String::new(),
         };
-        let (first, known) = (AtomicUsize::new(0), Mutex::new(None));
-        let avoided = Mutex::new(vec![None; nodes.len()]);
-        Sentinels { nodes, master, template, clock, first, avoided, known }
+        let panel = Arc::new(Panel::new(nodes, master, template, clock, threads));
+        Sentinels { panel, first: AtomicUsize::new(0), known: Mutex::new(None) }
     }
 
     /// Lets any report count again, if the last one was believed long ago. Returns whether it does.
     fn forget(&self) -> bool {
         let mut known = self.known.lock();
-        let now = self.clock.now();
+        let now = self.panel.clock.now();
         let Some(known) = known.as_mut().filter(|known| now.since(known.since) > SETTLED) else {
             return false;
         };
@@ -114,7 +90,7 @@ impl Sentinels {
             // Keeps `since`: it counts from the first report of this rank, or `SETTLED` would never
             // pass while callers keep connecting.
             Some(known) if known.master == master => return false,
-            _ => self.clock.now(),
+            _ => self.panel.clock.now(),
         };
         let address = master.address.clone();
         let before = known.replace(Known { master, since });
@@ -122,7 +98,7 @@ impl Sentinels {
     }
 
     fn at(&self, (host, port): (String, u16)) -> Endpoint {
-        self.template.at(host, port)
+        self.panel.template.at(host, port)
     }
 
     /// Whether a message on [`SWITCHES`] announces another address of this master than the known
@@ -136,124 +112,118 @@ impl Sentinels {
             .collect();
         let known = self.known.lock();
         let known = known.as_ref().map(|known| &known.master.address);
-        words.first() == Some(&self.master.as_str())
+        words.first() == Some(&self.panel.master.as_str())
             && !known.is_some_and(|(host, port)| {
                 matches!(words[..], [_, _, _, ip, at] if ip == host && at.parse() == Ok(*port))
             })
     }
 
-    /// The order in which to ask the sentinels, and how many of them are not avoided.
-    fn order(&self) -> (Vec<usize>, usize) {
-        let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
-        let all = (0..count).map(|place| first.wrapping_add(place) % count);
-        let is_good = |&number: &usize| self.reason(number).is_none();
-        let (mut order, avoided): (Vec<_>, Vec<_>) = all.partition(is_good);
-        let good = order.len();
-        order.extend(avoided);
-        (order, good)
-    }
-
-    /// Why a sentinel is avoided now, if it is.
-    fn reason(&self, number: usize) -> Option<AvoidReason> {
-        let now = self.clock.now();
-        let (since, reason) = self.avoided.lock()[number]?;
-        (now.since(since) <= reason.lasts()).then_some(reason)
-    }
-
     /// Whether a sentinel was not silent in the last while.
     pub(crate) fn is_responsive(&self, number: usize) -> bool {
-        self.reason(number) != Some(AvoidReason::Silent)
+        self.panel.is_responsive(number)
     }
 
-    /// Notes the outcome of a query. A sentinel that is silent or refuses this user is asked last
-    /// for a while.
+    /// Notes the outcome of a connection to a sentinel.
     pub(crate) fn note_outcome(&self, number: usize, error: Option<&RedisError>) {
-        // A refused connection is no reason: it costs no time, and the sentinel may be back at any
-        // moment. Silence, as of a host without power, costs a time-out each time.
-        let reason = match error {
-            Some(error) if error.is_timeout() => Some(AvoidReason::Silent),
-            Some(error) if is_denial(error) => Some(AvoidReason::Refused),
-            _ => None,
-        };
-        self.avoided.lock()[number] = reason.map(|reason| (self.clock.now(), reason));
+        self.panel.note_outcome(number, error);
     }
 
     /// The number of sentinels.
     pub(crate) fn count(&self) -> usize {
-        self.nodes.len()
+        self.panel.nodes.len()
     }
 
     /// The sentinel to ask first, and its number.
     pub(crate) fn first(&self) -> (usize, &Endpoint) {
         let number = self.order().0[0];
-        (number, &self.nodes[number])
+        (number, &self.panel.nodes[number])
+    }
+
+    /// The order in which to ask the sentinels, and how many of them are not avoided.
+    fn order(&self) -> (Vec<usize>, usize) {
+        self.panel.order(self.first.load(Ordering::Relaxed))
+    }
+
+    /// Asks the sentinels until the reports suffice, each for `each` at most.
+    fn ask(&self, findings: &mut Findings<'_>, each: Duration, suffices: bool) {
+        let (mut order, mut good) = self.order();
+        let mut slow = None;
+        // A thread for each is not worth it where nobody else can be asked.
+        if let [only] = order[..] {
+            findings.add(&self.panel.nodes[only], only, self.panel.ask_noting(only, each));
+            return;
+        }
+        // Nor where one report suffices, as long as the sentinel replies soon.
+        if suffices && good > 0 {
+            let (first, node) = (order[0], &self.panel.nodes[order[0]]);
+            let outcome = self.panel.ask(node, each.min(ALONE));
+            // It may only be slow, so it is asked again with the others, and has all of its time.
+            let is_slow = outcome.as_ref().is_err_and(RedisError::is_timeout);
+            if is_slow {
+                slow = Some(first);
+            } else {
+                self.panel.note_outcome(first, outcome.as_ref().err());
+                findings.add(node, first, outcome);
+                if findings.has_found() {
+                    return;
+                }
+                order.remove(0);
+                good -= 1;
+            }
+        }
+        let silent = self.panel.ask_at_once(&order, good, each, suffices, findings);
+        // Where one report suffices, the others had no time to reply.
+        let is_late = |number: &&usize| !suffices || slow == Some(**number);
+        silent.iter().filter(is_late).for_each(|&number| self.panel.note_late(number));
     }
 }
 
 impl Locator for Sentinels {
-    /// Asks one sentinel after the other until one reports the master: each for at most `each`, and
-    /// all within `most`. Returns the address, and whether it is another one than before.
+    /// Asks the sentinels for the master, each for at most `each`, and all within `most`. Returns the
+    /// address, and whether it is another one than before.
     ///
     /// After a fail-over some sentinels know the new master seconds before the others do. No report
-    /// of a lower rank than the known one is believed. A first call, and one with `asks_all`, asks
-    /// all of them.
+    /// of a lower rank than the known one is believed, and one as new as that is enough. Without a known
+    /// one there is nothing to compare with: a first call asks all of them at once, and so does one with
+    /// `asks_all`.
     fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult {
-        let deadline = self.clock.now().after(most);
         // A copy: no lock is held during I/O. What another thread notes meanwhile, `note` compares.
         let known = self.known.lock().as_ref().map(|known| known.master.clone());
-        let (order, speaking) = self.order();
-        let mut errors = LocateErrors::default();
-        let (mut best, mut older): (Option<MasterReport>, Vec<MasterReport>) = (None, Vec::new());
-        for (place, &number) in order.iter().enumerate() {
-            let share = (order.len() - place).min(SHARE);
-            let left = deadline.since(self.clock.now()) / u32::try_from(share).unwrap_or(1);
-            let left = left.min(each);
-            // With a report at hand, the avoided sentinels are not asked at all: each may cost a
-            // time-out, and the rank guards against a report that is too old.
-            if left.is_zero() || best.is_some() && place >= speaking {
-                break;
-            }
-            let fields = self.ask(&self.nodes[number], left);
-            self.note_outcome(number, fields.as_ref().err());
-            match fields {
-                Ok(None) => errors.note_down(),
-                Ok(Some(found)) if found.is_as_new_as(known.as_ref()) => {
-                    if best.as_ref().is_none_or(|best| best.rank < found.rank) {
-                        self.first.store(number, Ordering::Relaxed);
-                        best = Some(found);
-                    }
-                    // A report as new as the known one is enough. Without a known one there is
-                    // nothing to compare with, so the others are asked for a higher rank.
-                    if known.is_some() && !asks_all {
-                        break;
-                    }
-                }
-                Ok(Some(found)) => older.push(found),
-                Err(error) => errors.note(&self.nodes[number], error),
-            }
-        }
+        let mut findings = Findings::new(known.as_ref());
+        self.ask(&mut findings, each.min(most), known.is_some() && !asks_all);
+        let mut best = findings.found().map(|(number, master)| {
+            self.first.store(number, Ordering::Relaxed);
+            master
+        });
         // A reset (`SENTINEL RESET`, or new sentinels) sets the ranks back. A single sentinel with
         // a lower rank is one that was cut off; most of them, for longer than they need to exchange
         // their state, were reset. Without this, the client would believe no sentinel any more.
-        if best.is_none() && older.len() > self.nodes.len() / 2 && self.forget() {
-            best = older.iter().max_by_key(|found| found.rank).cloned();
+        let (count, older) = findings.older();
+        if best.is_none() && count > self.count() / 2 && self.forget() {
+            best = older;
         }
         if let Some(best) = best {
             let info = self.at(best.address.clone());
             return Ok((info, self.note(best)));
         }
         self.suspect();
-        Err(errors.trouble(self.nodes.len(), &self.master))
+        if let Some(down) = findings.down() {
+            let address = endpoint::address(&self.at(down.address.clone()));
+            return Err(master_down(&self.panel.master, &address));
+        }
+        Err(findings.errors.trouble(self.count(), &self.panel.master))
     }
 
     /// The last known address of the master.
     fn address(&self) -> String {
         match &*self.known.lock() {
-            Some(Known { master: MasterReport { address: (host, port), .. }, .. }) => {
-                format!("{host}:{port}")
-            }
-            None => format!("the master \"{}\"", self.master),
+            Some(Known { master, .. }) => endpoint::address(&self.at(master.address.clone())),
+            None => format!("the master \"{}\"", self.panel.master),
         }
+    }
+
+    fn awaited(&self) -> Option<String> {
+        Some(self.panel.silent())
     }
 
     /// Notes that the reported master is unreachable, so that another sentinel is asked first.
@@ -288,7 +258,7 @@ impl Locator for Sentinels {
 impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not derived: the endpoints have passwords.
-        f.debug_struct("Sentinels").field("master", &self.master).finish_non_exhaustive()
+        f.debug_struct("Sentinels").field("master", &self.panel.master).finish_non_exhaustive()
     }
 }
 
@@ -300,7 +270,8 @@ mod tests {
     #[test]
     fn switch_message_counts_for_this_master_and_a_new_address() {
         let template = crate::wire::endpoint::parse("redis://one").unwrap();
-        let sentinels = Sentinels::new(Vec::new(), template, Arc::new(BootClock));
+        let sentinels =
+            Sentinels::new(Vec::new(), template, Arc::new(BootClock), Threads::of_a_new_client());
         assert!(sentinels.is_news(b"one 10.0.0.1 1 10.0.0.2 2"));
         let rank = Rank { epoch: 1, is_ahead: true };
         assert!(!sentinels.note(MasterReport { rank, address: ("10.0.0.2".to_owned(), 2) }));

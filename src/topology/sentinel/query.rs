@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 
-use super::Sentinels;
+use super::panel::Panel;
 use crate::base::time::Moment;
+use crate::topology::sentinel::finding::{MasterState, Report};
 use crate::topology::sentinel::master_report::{MasterReport, Rank, is_master};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::error_context::{Limit, locate, silence};
 use crate::wire::raw_connection::RawConnection;
 
-impl Sentinels {
-    /// The master as a sentinel reports it; `None` if the sentinel considers it down.
-    pub(super) fn ask(
-        &self,
-        node: &Endpoint,
-        left: Duration,
-    ) -> Result<Option<MasterReport>, RedisError> {
+impl Panel {
+    /// The master as a sentinel reports it.
+    pub(super) fn ask(&self, node: &Endpoint, left: Duration) -> Result<Report, RedisError> {
+        let limit = Limit { span: left, setting: None };
+        self.query(node, left).map_err(|error| locate(error, &endpoint::address(node), limit))
+    }
+
+    fn query(&self, node: &Endpoint, left: Duration) -> Result<Report, RedisError> {
         let deadline = self.clock.now().after(left);
         let mut connection = self.connect(node, deadline)?;
         let fields: SentinelFields =
@@ -31,15 +33,19 @@ impl Sentinels {
         if has_flag(&fields, "failover_in_progress")
             && let Some(address) = self.promoted(&mut connection, deadline)
         {
-            return Ok(Some(MasterReport { rank: Rank { epoch, is_ahead: true }, address }));
+            let master = MasterReport { rank: Rank { epoch, is_ahead: true }, address };
+            return Ok(Report { master, state: MasterState::Up });
         }
-        // `s_down` and `o_down` alike. A connection to a master that hangs would take a whole
-        // time-out, while another server takes its place.
-        if has_flag(&fields, "_down") {
-            return Ok(None);
-        }
+        let state = match () {
+            // A connection to a master that hangs would take a whole time-out, while another server
+            // takes its place.
+            () if has_flag(&fields, "o_down") => MasterState::Down,
+            () if has_flag(&fields, "s_down") => MasterState::Doubted,
+            () => MasterState::Up,
+        };
         let address = address(&fields).ok_or_else(odd)?;
-        Ok(Some(MasterReport { rank: Rank { epoch, is_ahead: false }, address }))
+        let master = MasterReport { rank: Rank { epoch, is_ahead: false }, address };
+        Ok(Report { master, state })
     }
 
     /// The replica that the sentinel is promoting, if it already reports itself as the master.
@@ -55,16 +61,15 @@ impl Sentinels {
         let address = address(replicas.iter().find(|fields| has_flag(fields, "promoted"))?)?;
         // The flag alone means "was chosen". Until it has become a master, it refuses writes or
         // loses them, so it is asked itself.
-        let mut connection = self.connect(&self.at(address.clone()), deadline).ok()?;
+        let mut connection =
+            self.connect(&self.template.at(address.0.clone(), address.1), deadline).ok()?;
         let role = connection.query(&redis::cmd("ROLE")).ok()?;
         is_master(&role).then_some(address)
     }
 
     fn connect(&self, to: &Endpoint, deadline: Moment) -> Result<RawConnection, RedisError> {
         let left = deadline.since(self.clock.now());
-        let limit = Limit { span: left, setting: None };
-        let connection = RawConnection::connect(to, left)
-            .map_err(|error| locate(error, &endpoint::address(to), limit))?;
+        let connection = RawConnection::connect(to, Limit { span: left, setting: None })?;
         self.limit(&connection, deadline)?;
         Ok(connection)
     }

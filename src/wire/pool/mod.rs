@@ -164,7 +164,7 @@ impl Pool {
     pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
         if !self.raw.is_full() {
             // An attempt has failed, or takes longer than this caller can wait.
-            let connecting = || connecting(&self.manager.address(), waited);
+            let connecting = || connecting(&self.manager.awaited(), waited);
             let trouble = self.manager.attempts().last_error();
             return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
         }

@@ -10,6 +10,8 @@ use crate::base::sync;
 use crate::wire::endpoint;
 
 const TIME: Duration = Duration::from_millis(200);
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(60);
 
 /// An address that no connection is made to, as behind a firewall that drops packets, and what keeps it so:
 /// as many connections as the system takes for a listener that accepts none.
@@ -26,7 +28,7 @@ fn dead() -> (SocketAddr, (TcpListener, Vec<TcpStream>)) {
 fn through(addresses: [SocketAddr; 2], url: &str) -> Result<RawConnection, RedisError> {
     let endpoint = endpoint::parse(url).unwrap();
     // Time enough for the greeting on a machine that is busy.
-    RawConnection::connect_to_any(addresses, &endpoint, TIME * 10)
+    RawConnection::connect_to_any(&addresses, &endpoint, LONG, &mut Vec::new())
 }
 
 #[test]
@@ -35,7 +37,10 @@ fn host_whose_first_address_is_dead_is_connected_to() {
     let (dead, _full) = dead();
     for tail in ["/1", "/1?protocol=resp3"] {
         let url = format!("redis://host:1{tail}");
+        let begin = BootClock.now();
         let mut line = through([dead, server.addr()], &url).unwrap();
+        // It did not wait for the first one's time to be over.
+        assert!(BootClock.now().since(begin) < LONG);
         line.query::<Value>(&redis::cmd("PING")).unwrap();
     }
 }
@@ -50,6 +55,20 @@ fn refusing_servers_error_is_the_one_reported() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = through([gone, gone], "redis://host:1").err().unwrap();
     assert!(error.is_connection_refusal(), "{error}");
+}
+
+#[test]
+fn addresses_that_are_all_dead_are_named() {
+    let (dead, _full) = dead();
+    let to = endpoint::parse("redis://host:1").unwrap();
+    let mut tried = Vec::new();
+    let error = RawConnection::connect_to_any(&[dead, dead], &to, TIME, &mut tried).err().unwrap();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(shown(&to, &tried), "host:1 (127.0.0.1, 127.0.0.1)");
+    // One address says no more than the name does.
+    let error = RawConnection::connect_to_any(&[dead], &to, TIME, &mut tried).err().unwrap();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(shown(&to, &tried[..1]), "host:1");
 }
 
 /// It sends a byte now and then, always sooner than a socket's time-out, until its client hangs up.

@@ -124,7 +124,7 @@ fn open(
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Trusting))
         .with_no_client_auth();
-    RawConnection::connect(&endpoint.set_tls(Arc::new(config)), most)
+    RawConnection::connect(&endpoint.set_tls_source(TlsSource::Fixed(Arc::new(config))), most)
 }
 
 /// Gives the first connection to a thread.

@@ -85,7 +85,7 @@ fn general(text: &str) -> String {
     // The schemes of TLS are listed where the feature `tls` is on.
     let text = text.replace("rediss://, ", "").replace("valkeys://, ", "");
     let text = addresses(&replies(&text));
-    measured(&measured(&text, " for "), "PORT after ")
+    measured(&measured(&measured(&text, " for "), "PORT after "), "gave up after ")
 }
 
 fn addresses(text: &str) -> String {
@@ -138,7 +138,7 @@ fn measured(text: &str, word: &str) -> String {
     let mut parts = text.split(word);
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let span = part.split([' ', ';', ',', ')']).next().unwrap_or_default();
+        let span = part.split([' ', ';', ',', ':', ')']).next().unwrap_or_default();
         let is_span = span.starts_with(|c: char| c.is_ascii_digit()) && span.ends_with('s');
         out.push_str(word);
         out.push_str(if is_span { "TIME" } else { span });

@@ -206,6 +206,7 @@ fn states() -> Vec<Row> {
         taken.iter_mut().all(|connection| redis::cmd("PING").exec(connection).is_ok())
     });
     rows.push(row("more clients than maxclients", "raise it", open(full.tcp_url())));
+    rows.push(row("a server of version 6.2", "use Redis 7.0 or later, or Valkey", too_old()));
     rows
 }
 
@@ -227,6 +228,15 @@ fn disks() -> [Row; 2] {
     let renamed = || Server::builder().tcp().arg("--rename-command").arg("WAITAOF").arg("");
     let old = if is_old { usual } else { renamed().start().expect("a server") };
     [no_file, row("`min_fsyncs` before Redis 7.2", "upgrade", synced(&old))]
+}
+
+fn too_old() -> Error {
+    let server = start();
+    let proxy = Proxy::start(&server).unwrap();
+    let hello = "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n";
+    proxy.add(Fault::request("HELLO", Action::Garbage(hello.into())).sticky());
+    proxy.add(Fault::request("REDIS_VERSION_NUM", Action::Garbage(":0\r\n".into())).sticky());
+    open(proxy.url())
 }
 
 fn loading(server: &Server, client: &LockClient) -> Error {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{LockClient, QuorumClient};
-use leasehold_support::{Cluster, Group, Server};
+use leasehold::{Error, LockClient, QuorumClient};
+use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
 
 use super::row::{Row, row};
 use crate::common::{SOON, ms};
@@ -36,7 +36,34 @@ fn sentinels() -> Vec<Row> {
         ),
         row("a wrong name of the master", "correct it", build("redis://yourmaster", &urls)),
         row("no sentinel is running", "start them", build("redis://mymaster", &down)),
+        row("the only sentinel hangs", "look at it", silent(&group)),
+        row(
+            "sentinels that have an old password of the master",
+            "correct it at the sentinels",
+            considered_down(&group),
+        ),
     ]
+}
+
+fn silent(group: &Group) -> Error {
+    let proxy = Proxy::to_addr(group.sentinels[0].addr()).unwrap();
+    proxy.black_hole();
+    let builder = LockClient::builder("redis://mymaster").sentinels([proxy.url()]);
+    builder.connect_timeout(ms(300)).connect_now(true).build().unwrap_err()
+}
+
+/// The sentinels agree that the master is down.
+fn considered_down(group: &Group) -> Error {
+    let proxy = Proxy::to_addr(group.sentinels[0].addr()).unwrap();
+    let port = group.servers[0].addr().port().to_string();
+    let fields =
+        ["ip", "127.0.0.1", "port", &port, "flags", "s_down,o_down,master", "config-epoch", "0"];
+    let fields: String =
+        fields.iter().map(|field| format!("${}\r\n{field}\r\n", field.len())).collect();
+    let reply = format!("*8\r\n{fields}");
+    proxy.add(Fault::reply("config-epoch", Action::Garbage(reply.into())).sticky());
+    let builder = LockClient::builder("redis://mymaster").sentinels([proxy.url()]);
+    builder.connect_timeout(SOON).connect_now(true).build().unwrap_err()
 }
 
 fn cluster() -> Vec<Row> {

@@ -1,6 +1,8 @@
 //! Certificates that live as long as a test.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 /// Somebody who signs certificates.
 #[derive(Debug)]
@@ -44,8 +46,23 @@ impl Authority {
     ///
     /// If that is not one.
     pub fn sign(&self, subject: &str) -> Certificate {
+        self.issue(CertificateParams::new(vec![subject.to_owned()]).expect("a name"))
+    }
+
+    /// The same, for a certificate that expires at this moment, to the second.
+    ///
+    /// # Panics
+    ///
+    /// As there, and before 1970.
+    pub fn sign_until(&self, subject: &str, end: SystemTime) -> Certificate {
+        let mut params = CertificateParams::new(vec![subject.to_owned()]).expect("a name");
+        let end = end.duration_since(SystemTime::UNIX_EPOCH).expect("a later time");
+        params.not_after = date_time_ymd(1970, 1, 1) + Duration::from_secs(end.as_secs());
+        self.issue(params)
+    }
+
+    fn issue(&self, params: CertificateParams) -> Certificate {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec![subject.to_owned()]).expect("a name");
         let pem = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
         Certificate { pem, key: key.serialize_pem() }
     }

@@ -6,6 +6,7 @@
 //! | `unix_socket` | one server, over its socket |
 //! | `tls` | one server, over TLS |
 //! | `sentinel` | the master of a group with replicas, that sentinels tell of |
+//! | `forwarded` | the same, and a cluster, where announced addresses must be mapped |
 //! | `cluster` | three masters with replicas, each with a part of the names |
 //! | `quorum` | five servers, a majority of which decides |
 //!
@@ -14,6 +15,7 @@
 
 mod client;
 mod cluster;
+mod forwarded;
 mod quorum;
 pub mod scene;
 mod sentinel;
@@ -24,6 +26,7 @@ mod unix_socket;
 
 pub use client::{Builder, Client};
 pub use cluster::Cluster;
+pub use forwarded::{ForwardedCluster, ForwardedSentinel};
 pub use leasehold_support::Server;
 pub use quorum::Quorum;
 pub use sentinel::Sentinel;

@@ -75,6 +75,9 @@ impl DoctorArguments {
         let first = Probe::new(&client, name.to_vec());
         // A user that may not even ask the time cannot have a client.
         if let Err(error) = first.ask(&redis::cmd("TIME")) {
+            if let Some(finding) = server::too_old(&error) {
+                return Ok(vec![finding]);
+            }
             return match rule::missing(&error.to_string()) {
                 Some(rule) => Ok(vec![permission::no_connection(&error, &rule)]),
                 None => Err(error.into()),

@@ -29,6 +29,19 @@ pub(super) fn version(probe: &Probe<'_>) -> Finding {
     }
 }
 
+/// What an error says about the version, where the library refuses the server for it.
+pub(super) fn too_old(error: &leasehold::Error) -> Option<Finding> {
+    let text = error.to_string();
+    let seen = text.strip_suffix("; leasehold needs Redis 7.0 or later, or Valkey")?;
+    Some(refused(seen))
+}
+
+fn refused(seen: &str) -> Finding {
+    Finding::fault("version", seen)
+        .so("no lock can be had: SET … NX GET and PEXPIRE … GT came with Redis 7.0")
+        .mend("use Redis 7.0 or later, or Valkey")
+}
+
 fn judge(program: &str, version: &str) -> Finding {
     let seen = format!("{program} {version}");
     let mut parts = version.split('.').map_while(|part| part.parse().ok());
@@ -43,9 +56,7 @@ fn judge(program: &str, version: &str) -> Finding {
         return Finding::fine("version", seen)
             .so("min_fsyncs cannot be used: WAITAOF came with 7.2");
     }
-    Finding::fault("version", seen)
-        .so("no lock can be had: SET … NX GET and PEXPIRE … GT came with Redis 7.0")
-        .mend("use Redis 7.0 or later, or Valkey")
+    refused(&seen)
 }
 
 /// What stands around the server.

@@ -576,6 +576,31 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "fail-over",
         "it::sentinel::chosen_replica_is_used_once_its_role_is_master",
     ),
+    bug(
+        "silent-sentinel-waited-for",
+        "a start with one thing wrong",
+        "it::start::one_silent_sentinel_of_three_keeps_no_client_from_starting",
+    ),
+    bug(
+        "doubted-master-refused",
+        "a start with one thing wrong",
+        "leasehold::topology::sentinel::finding::tests::highest_rank_decides_and_a_master_that_most_consider_down_is_not_tried",
+    ),
+    bug(
+        "down-master-tried",
+        "fail-over",
+        "leasehold::topology::sentinel::finding::tests::highest_rank_decides_and_a_master_that_most_consider_down_is_not_tried",
+    ),
+    bug(
+        "dead-address-waited-for",
+        "a start with one thing wrong",
+        "leasehold::wire::raw_connection::tests::host_whose_first_address_is_dead_is_connected_to",
+    ),
+    bug(
+        "server-version-not-looked-at",
+        "a server that is too old",
+        "it::start::server_that_is_too_old_is_refused_at_the_first_connection",
+    ),
     bug("role-not-verified", "fail-over", "registry::group::kinds::sentinel_lies_at_connect"),
     bug(
         "own-disk-not-looked-at",

@@ -34,14 +34,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use leasehold_support::child::role;
-use leasehold_topology_test::{Cluster, OneServer, Quorum, Sentinel, Tls, UnixSocket};
+use leasehold_topology_test::{
+    Cluster, ForwardedCluster, ForwardedSentinel, OneServer, Quorum, Sentinel, Tls, UnixSocket,
+};
 
 /// The tests, all of them for each of these topologies: there is no place for an exception.
 macro_rules! suite {
     ($($test:ident of $area:ident,)*) => {
         suite! { @each
             server OneServer, unix_socket UnixSocket, tls Tls, sentinel Sentinel,
-            cluster Cluster, quorum Quorum;
+            cluster Cluster, quorum Quorum, forwarded_sentinel ForwardedSentinel,
+            forwarded_cluster ForwardedCluster;
             { $($area $test,)* }
         }
 

@@ -1,0 +1,96 @@
+//! Certificates for TLS, and what provides them.
+
+use std::fmt;
+
+use crate::base::sync::Arc;
+
+/// Certificates for TLS, in PEM, for a [provider](crate::LockClientBuilder::certificates): whom a client trusts,
+/// and what it shows.
+///
+/// ```
+/// use leasehold::Certificates;
+///
+/// # fn demo() -> std::io::Result<Certificates> {
+/// let certificates = Certificates::new()
+///     .ca_certificate(std::fs::read("/run/tls/ca.pem")?)
+///     .client_certificate(std::fs::read("/run/tls/chain.pem")?, std::fs::read("/run/tls/key.pem")?);
+/// # Ok(certificates)
+/// # }
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// CA certificates to trust; without them those of the machine.
+    pub(crate) authority: Option<Vec<u8>>,
+    pub(crate) client: Option<ClientCertificate>,
+}
+
+/// A client's certificate chain and its key.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ClientCertificate {
+    pub(crate) chain: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Certificates {
+    /// None: the client trusts the authorities of the machine, and shows no certificate.
+    ///
+    /// ```
+    /// use leasehold::Certificates;
+    ///
+    /// assert_eq!(Certificates::new(), Certificates::default());
+    /// ```
+    #[must_use]
+    pub fn new() -> Certificates {
+        Certificates::default()
+    }
+
+    /// CA certificates to trust, and no others; default those of the machine.
+    ///
+    /// ```
+    /// use leasehold::Certificates;
+    ///
+    /// # fn demo(pem: &[u8]) {
+    /// let certificates = Certificates::new().ca_certificate(pem);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn ca_certificate(mut self, pem: impl AsRef<[u8]>) -> Certificates {
+        self.authority = Some(pem.as_ref().to_vec());
+        self
+    }
+
+    /// The client's certificate with its chain, and its key, for mutual TLS; default none.
+    ///
+    /// ```
+    /// use leasehold::Certificates;
+    ///
+    /// # fn demo(chain: &[u8], key: &[u8]) {
+    /// let certificates = Certificates::new().client_certificate(chain, key);
+    /// // Neither is shown.
+    /// assert_eq!(format!("{certificates:?}"), "Certificates { .. }");
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        chain: impl AsRef<[u8]>,
+        key: impl AsRef<[u8]>,
+    ) -> Certificates {
+        let (chain, key) = (chain.as_ref().to_vec(), key.as_ref().to_vec());
+        self.client = Some(ClientCertificate { chain, key });
+        self
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not derived: the key is a secret.
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+/// What a provider returns.
+pub(crate) type Provided = Result<Certificates, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Provides the certificates of the moment.
+pub(crate) type CertificatesProvider = Arc<dyn Fn() -> Provided + Send + Sync>;
