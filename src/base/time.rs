@@ -3,8 +3,12 @@
 //! Wall clocks are never used: they can be set. All arithmetic saturates: a moment too far away is
 //! [`Moment::FAR`], which no clock reaches.
 
+mod atomic_moment;
+
 use std::fmt;
 use std::time::{Duration, Instant};
+
+pub(crate) use atomic_moment::AtomicMoment;
 
 /// The clocks of two machines may drift apart by this fraction of the measured time…
 const DRIFT_SHARE: u32 = 100;

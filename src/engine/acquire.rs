@@ -57,8 +57,8 @@ use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
 use crate::engine::durability::confirm;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
+use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
-use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot::{Admission, Attempt, Paused, Received, Slot, WaitLimit};
 use crate::observe::How;
@@ -85,10 +85,10 @@ pub(crate) fn acquire<T>(
     let mut long_wait = begin_wait(slot, options);
     match acquire_for(slot, options, wait_limit, &mut long_wait) {
         Ok(Some(holding)) => {
-            let observed = long_wait.is_observed().then(|| Arc::clone(&holding.lease));
+            let observed = long_wait.is_observed().then(|| Arc::clone(&holding.hold));
             let owned = own(holding);
-            if let Some(lease) = observed {
-                long_wait.acquired(&lease);
+            if let Some(hold) = observed {
+                long_wait.acquired(&hold);
             }
             Ok(Some(owned))
         }
@@ -126,13 +126,10 @@ fn remember_blocker(slot: &Arc<Slot>, long_wait: &LongWait) {
     }
 }
 
-fn into_holding(
-    slot: &Arc<Slot>,
-    outcome: Result<Option<Arc<HeldLease>>>,
-) -> Result<Option<Holding>> {
+fn into_holding(slot: &Arc<Slot>, outcome: Result<Option<Arc<Hold>>>) -> Result<Option<Holding>> {
     outcome
         .map_err(|error| error.of(slot.target().name()))?
-        .map(|lease| confirm(Holding::new(slot, lease)))
+        .map(|hold| confirm(Holding::new(slot, hold)))
         .transpose()
 }
 
@@ -141,7 +138,7 @@ fn acquire_inner(
     options: &LockOptions,
     wait_limit: WaitLimit,
     long_wait: &mut LongWait,
-) -> Result<Option<Arc<HeldLease>>> {
+) -> Result<Option<Arc<Hold>>> {
     // Read before the slot is entered. A single attempt may wait there for an exchange already, and its
     // own request then gets `REPLY_GRACE` only, so that the call as a whole stays near one exchange.
     let last_deadline = last_deadline(slot.context(), wait_limit);
@@ -154,16 +151,16 @@ fn acquire_inner(
             acquire_loop(Attempt::new(slot, options, number), long_wait).start(yield_until)
         }
         Admission::TakeOver(attempt, pause) => acquire_loop(attempt, long_wait).go_on(pause),
-        Admission::Held(lease) => {
-            long_wait.got_lease(&lease);
+        Admission::Held(hold) => {
+            long_wait.got_lease(&hold);
             if options.access() == Some(Access::Read) {
                 // From now on writers elsewhere should be able to report themselves.
                 slot.context().listen_for_waiters(options);
             }
-            Ok(Some(lease))
+            Ok(Some(hold))
         }
-        Admission::Ask(lease, number) => {
-            acquire_loop(Attempt::new(slot, options, number), long_wait).ask(lease)
+        Admission::Ask(hold, number) => {
+            acquire_loop(Attempt::new(slot, options, number), long_wait).ask(hold)
         }
         Admission::Busy(blocker) => {
             long_wait.blocker = blocker;
@@ -217,7 +214,7 @@ pub(crate) fn cancelled_error(context: &Context) -> Error {
 
 /// What the acquirer does after an exchange.
 enum NextAction {
-    Held(Arc<HeldLease>),
+    Held(Arc<Hold>),
     /// Ask again, after a pause of at most this.
     Again(Duration),
     /// The caller's time is over.
@@ -297,7 +294,7 @@ impl<'a> AcquireLoop<'a> {
 
     /// Acquires the lock with an attempt that begins now. It does not ask before `yield_until`, if it
     /// waits by notification.
-    fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<HeldLease>>> {
+    fn start(self, yield_until: Option<Moment>) -> Result<Option<Arc<Hold>>> {
         match yield_until {
             Some(until) if self.options.wait_kind() == WaitKind::Notify => {
                 if self.yield_to_listeners(until) == Paused::Cancelled {
@@ -312,16 +309,16 @@ impl<'a> AcquireLoop<'a> {
     }
 
     /// Asks whether somebody waits for the lock that this thread reads. If so, it lines up like others.
-    fn ask(mut self, lease: Arc<HeldLease>) -> Result<Option<Arc<HeldLease>>> {
-        let holding = Holding::new(self.slot, lease);
+    fn ask(mut self, hold: Arc<Hold>) -> Result<Option<Arc<Hold>>> {
+        let holding = Holding::new(self.slot, hold);
         // As bounded as a request for the lock: the caller may have little time.
         let deadline = self.prepare(AcquireMode::Try).deadline;
         if let Some(sent) = holding.renew_unless_wanted(deadline) {
             // Nothing was sent for it.
             self.attempt = None;
             self.long_wait.how = How::Shared;
-            if self.slot.asked(&holding.lease, sent) {
-                return Ok(Some(holding.lease));
+            if self.slot.asked(&holding.hold.lease, sent) {
+                return Ok(Some(holding.hold));
             }
             let _ = holding.release();
             return Err(cancelled_error(self.context));
@@ -333,7 +330,7 @@ impl<'a> AcquireLoop<'a> {
     }
 
     /// Goes on with the attempt of another thread.
-    fn go_on(self, pause: Duration) -> Result<Option<Arc<HeldLease>>> {
+    fn go_on(self, pause: Duration) -> Result<Option<Arc<Hold>>> {
         let left = self.time_left().unwrap_or(Duration::ZERO);
         if self.slot.pause(pause.min(left)) == Paused::Cancelled {
             return Err(cancelled_error(self.context));
@@ -343,7 +340,7 @@ impl<'a> AcquireLoop<'a> {
 
     /// Asks until there is an outcome. `asks` is true if the slot has noted the first request already,
     /// which also means that no message can have come for the attempt.
-    fn run(mut self, mut asks: bool) -> Result<Option<Arc<HeldLease>>> {
+    fn run(mut self, mut asks: bool) -> Result<Option<Arc<Hold>>> {
         loop {
             // If the slot has noted the first request, no grant can have come. Without a look for
             // one, an uncontended acquisition takes the slot's mutex once less.
@@ -351,7 +348,7 @@ impl<'a> AcquireLoop<'a> {
             asks = false;
             let next = match received {
                 Some(Received::Grant(message)) => self.accept_message(message),
-                Some(Received::Lease(lease)) => self.inherit(lease),
+                Some(Received::Hold(hold)) => self.inherit(hold),
                 None => self.send_request(),
             };
 
@@ -362,7 +359,7 @@ impl<'a> AcquireLoop<'a> {
     }
 
     /// Goes on after an exchange. Returns the outcome of the call, or nothing if it must ask again.
-    fn follow(&mut self, next: NextAction) -> Option<Result<Option<Arc<HeldLease>>>> {
+    fn follow(&mut self, next: NextAction) -> Option<Result<Option<Arc<Hold>>>> {
         // A grant may have come during the last request, or a lease was passed on after its reply. They are
         // looked for only here, where there will be no other request.
         let next = match next {
@@ -371,9 +368,9 @@ impl<'a> AcquireLoop<'a> {
             next => next,
         };
         match next {
-            NextAction::Held(lease) => {
+            NextAction::Held(hold) => {
                 self.context.listen_for(self.options);
-                Some(Ok(Some(lease)))
+                Some(Ok(Some(hold)))
             }
             NextAction::Again(pause) => {
                 let (context, target) = (self.context, self.slot.target());

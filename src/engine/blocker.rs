@@ -8,7 +8,8 @@ use crate::base::inspection::{HeldPart, Holder};
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::base::token::FencingToken;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
+use crate::engine::lease::Lease;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::lock_kind::LockKind;
 
@@ -19,14 +20,14 @@ pub(crate) enum Blocker {
     /// reported, and when it did.
     Remote(ReportedHolder, Moment),
     /// A hold of this process, which began at `since`.
-    Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<HeldLease> },
+    Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<Lease> },
 }
 
 impl Blocker {
-    /// The blocker for a lease that a thread of this process got at `since`.
-    pub(crate) fn local(lease: &Arc<HeldLease>, since: Moment) -> Blocker {
-        let (owner, token) = (Arc::clone(&lease.terms.owner), lease.token());
-        Blocker::Local { owner, token, since, lease: Arc::downgrade(lease) }
+    /// The blocker for a hold that a thread of this process got at `since`.
+    pub(crate) fn local(hold: &Hold, since: Moment) -> Blocker {
+        let (owner, token) = (Arc::clone(&hold.lease.grant.owner), hold.token());
+        Blocker::Local { owner, token, since, lease: Arc::downgrade(&hold.lease) }
     }
 
     /// What people are told of it. Nothing may be locked: this may hold the last reference to a lease.

@@ -14,11 +14,11 @@ use crate::wire::failure::Failure;
 impl Holding {
     /// Becomes the lesser, if it is more than that. Fails only if the hold is lost.
     pub(crate) fn downgrade(&self, to: Access) -> Result<()> {
-        if self.lease.access() <= Some(to) {
+        if self.hold.lease.access() <= Some(to) {
             return self.check_valid().map_err(|error| error.of(self.name()));
         }
         // Here before it is sent: when Redis lets others in, nobody here takes this for a writer (rule 36).
-        let number = self.lease.begin_change(to);
+        let number = self.hold.lease.begin_change(to);
         let deadline = self.context().exchange_deadline();
         self.settle_change(number, to, deadline).map_err(|error| error.of(self.name()))
     }
@@ -30,7 +30,7 @@ impl Holding {
         let ownership = match Failure::retry_disconnected(send) {
             Ok(ChangeReply::Gone) => Ownership::Gone,
             Ok(ChangeReply::Changed { waiters, .. }) => {
-                self.slot.note_waiters(&self.lease, Moment::PAST, waiters);
+                self.hold.lease.counted(Moment::PAST, Some(waiters));
                 Ownership::Owned
             }
             // A later change was made.
@@ -38,8 +38,8 @@ impl Holding {
             Err(failure) => match taken_by_wrong_type(failure) {
                 Ok(ownership) => ownership,
                 Err(failure) => {
-                    self.lease.leave_change(number);
-                    self.slot.change_soon();
+                    self.hold.lease.leave_change(number);
+                    self.slot.change_soon(&self.hold.lease);
                     log!(debug, "lock {:?}: {failure}; the worker goes on", self.name());
                     Ownership::Owned
                 }
@@ -55,7 +55,7 @@ impl Holding {
         dies_after: Duration,
         deadline: Moment,
     ) -> std::result::Result<ChangeReply, Failure> {
-        let (owner, ttl) = (&self.lease.terms.owner, self.lease.terms.ttl());
+        let (owner, ttl) = (&self.hold.lease.grant.owner, self.hold.lease.ttl());
         let request = ChangeRequest { owner, ttl, number, to, dies_after };
         self.context().exchange(|it| it.change(self.slot.target(), &request, deadline))
     }

@@ -8,13 +8,13 @@ use crate::engine::holding::Holding;
 /// Waits until replicas and disks have a lease that was just granted, if its options ask for that.
 /// Releases it if too few have it.
 pub(super) fn confirm(holding: Holding) -> Result<Holding> {
-    let options = holding.lease.terms.options;
+    let options = holding.hold.options;
     let Some(error) = options.durabilities().find_map(|wanted| missing(&holding, wanted)) else {
         return Ok(holding);
     };
     // The caller must not hold a lock that a fail-over could lose. A lease that is over is a loss that
     // was reported already.
-    if holding.lease.is_live()
+    if holding.hold.is_live()
         && let Err(error) = holding.release()
     {
         log!(warn, "{error}; it had to be released because too few replicas or disks had it");
@@ -29,7 +29,7 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
 /// Waits until replicas and disks have what was written under a lease, if its options ask for that.
 pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
     // The wait is for a later write, and replicas and files apply all writes in order.
-    let mut wanted = holding.lease.terms.options.durabilities();
+    let mut wanted = holding.hold.options.durabilities();
     let error = wanted.find_map(|wanted| {
         let error = missing(holding, wanted)?;
         // Whatever went wrong, it was written: only its copies are in doubt.
@@ -43,18 +43,18 @@ pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
 
 /// The error if there are too few copies of the lease; `None` if there are enough.
 fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
-    let Holding { slot, lease } = holding;
+    let Holding { slot, hold } = holding;
     let (context, target) = (slot.context(), slot.target());
     let start = context.now();
     let deadline = start.after(wanted.within + context.bounds.exchange);
     // No longer than the lease: it would be lost by then, and the server would be asked to wait for
     // nothing.
-    let deadline = deadline.min(lease.valid_until());
-    let owner = &lease.terms.owner;
+    let deadline = deadline.min(hold.valid_until());
+    let owner = &hold.lease.grant.owner;
     match context.exchange(|it| it.replicate(target, owner, wanted, deadline)) {
         Ok(Ok(have)) if have.covers(&wanted) => holding.check_valid().err(),
         Ok(Ok(have)) => {
-            let is_cut = lease.valid_until() < start.after(wanted.within);
+            let is_cut = hold.valid_until() < start.after(wanted.within);
             Some(short(have, wanted, is_cut))
         }
         // A lease that was passed on in this process is no longer new, and may be gone by now.

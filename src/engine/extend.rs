@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::{SHORTEST, TTL_OF_EXTEND, check_span};
-use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Moment, drift_allowance};
 use crate::engine::holding::Holding;
 use crate::engine::ownership::{loss_cause, may_remain, taken_by_wrong_type};
-use crate::engine::worker::RenewableSlot;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::protocol::reply::{Ownership, OwnershipReply};
@@ -20,7 +18,7 @@ impl Holding {
     pub(crate) fn extend(&self, ttl: Duration) -> Result<()> {
         check_span(TTL_OF_EXTEND, ttl)
             .and_then(|()| self.lengthen(ttl))
-            .map(|reply| self.lease.lengthen(reply.sent, ttl))
+            .map(|reply| self.hold.lease.lengthen(reply.sent, ttl))
             // A reply that came after the end of the validity changed nothing (rule 30), and is no success.
             .and_then(|()| self.check_valid())
             .map_err(|error| error.of(self.name()))
@@ -29,19 +27,19 @@ impl Holding {
     /// Renews it for all readers of this process, by a request with this deadline. Returns when it was sent, unless
     /// others wait or that is not known.
     pub(super) fn renew_unless_wanted(&self, deadline: Moment) -> Option<Moment> {
-        let told = self.lengthen_by(self.lease.terms.ttl(), deadline);
+        let told = self.lengthen_by(self.hold.lease.ttl(), deadline);
         let OwnershipReply { sent, waiters, .. } = told.ok()?;
-        Arc::clone(&self.slot).renewed(&self.lease, sent, waiters);
-        self.lease.lengthen(sent, self.lease.terms.ttl());
+        self.hold.lease.counted(sent, waiters);
+        self.hold.lease.lengthen(sent, self.hold.lease.ttl());
         (waiters == Some(0) && self.check_valid().is_ok()).then_some(sent)
     }
 
     /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
     pub(crate) fn confirm(&self) -> Result<()> {
-        let claim = self.check_valid().map(|()| self.lease.is_claim());
+        let claim = self.check_valid().map(|()| self.hold.lease.is_claim());
         let whole = claim.and_then(|is_claim| {
             if is_claim {
-                self.lease.renewed(self.lengthen(self.lease.terms.ttl())?.sent);
+                self.hold.lease.renewed(self.lengthen(self.hold.lease.ttl())?.sent);
             }
             self.check_valid()
         });
@@ -56,13 +54,13 @@ impl Holding {
     fn keep_for_inner(&self, least: Duration) -> Result<()> {
         check_span("keep_for", least)?;
         self.check_valid()?;
-        let until = self.lease.began().after(least);
-        if self.lease.leased_until() < until {
+        let until = self.hold.began().after(least);
+        if self.hold.lease.leased_until() < until {
             // Longer by what clocks may differ: the server's may be fast, that of the server to which the lock
             // comes may be ahead, and the validity is less than what was asked for. The skew of twice the time is
             // no less than that of the sum.
             let left = until.since(self.now());
-            let skew = self.lease.terms.options.clock_skew(left * 2);
+            let skew = self.hold.options.clock_skew(left * 2);
             let ttl = left + drift_allowance(left) * 2 + skew;
             let reply = self.lengthen(ttl).map_err(|error| {
                 if !error.is_config() {
@@ -71,10 +69,10 @@ impl Holding {
                 let wrong = format!("{} is too long", Span(least));
                 Error::config("keep_for", wrong, "less than max_lease of the QuorumClient")
             })?;
-            self.lease.lengthen(reply.sent, ttl);
+            self.hold.lease.lengthen(reply.sent, ttl);
         }
         // Last: if the lease could not be made longer, the hold is an ordinary one.
-        if self.lease.keep_until(until) { Ok(()) } else { self.check_valid() }
+        if self.hold.keep_until(until) { Ok(()) } else { self.check_valid() }
     }
 
     /// Asks Redis to let a lease live for at least `ttl` from now.
@@ -87,22 +85,22 @@ impl Holding {
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
         // meanwhile (rule 17).
-        let under_way = self.lease.command();
+        let under_way = self.hold.lease.command();
 
-        let count = self.lease.hold_count.show();
+        let count = self.hold.lease.count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {
-            let owner = &self.lease.terms.owner;
+            let owner = &self.hold.lease.grant.owner;
             let told = context.exchange(|it| it.extend(target, owner, ttl, count, deadline));
             // Kept over both requests: the first may be carried out after the second has its reply (rule
             // 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
-                |failure| may_remain(&*context.protocol, &self.lease.terms.owner, failure);
+                |failure| may_remain(&*context.protocol, &self.hold.lease.grant.owner, failure);
             // Redis may have the longer lease, on which nobody here may rely. The release of a lost hold
             // must still reach that far.
             if told.as_ref().is_err_and(may_remain) {
-                self.lease.may_last_until(context.now().after(ttl));
+                self.hold.lease.may_last_until(context.now().after(ttl));
             }
             told
         });
@@ -139,7 +137,7 @@ impl Holding {
         // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let (owner, deadline) = (&self.lease.terms.owner, context.exchange_deadline());
+        let (owner, deadline) = (&self.hold.lease.grant.owner, context.exchange_deadline());
         let told = if target.weighted().is_some() {
             // There may be very many holders. A renewal that lengthens nothing asks about this one.
             let told = context.exchange(|it| it.extend(target, owner, SHORTEST, 0, deadline));
@@ -168,9 +166,7 @@ impl Holding {
         if ownership == Ownership::Owned {
             return Ok(());
         }
-        if let Some(loss) = self.lease.lose(loss_cause(ownership), self.now()) {
-            self.lost(loss);
-        }
+        self.lose_all(loss_cause(ownership));
         Err(self.not_live_error())
     }
 }

@@ -1,4 +1,4 @@
-//! A lease together with its slot.
+//! A hold together with its slot.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::context::Context;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::observe::{Acquired, How};
 
-/// What a guard has while it holds a lock. The slot and the lease do not refer to each other: a slot has
-/// one lease after another, and a lease only records what Redis replied about it.
+/// What a guard has while it holds a lock. The slot and the hold do not refer to each other: a slot has
+/// one hold after another.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
     pub(crate) slot: Arc<Slot>,
-    pub(crate) lease: Arc<HeldLease>,
+    pub(crate) hold: Arc<Hold>,
 }
 
 impl Holding {
-    pub(super) fn new(slot: &Arc<Slot>, lease: Arc<HeldLease>) -> Holding {
-        Holding { slot: Arc::clone(slot), lease }
+    pub(super) fn new(slot: &Arc<Slot>, hold: Arc<Hold>) -> Holding {
+        Holding { slot: Arc::clone(slot), hold }
     }
 
     pub(crate) fn name(&self) -> &Name {
@@ -39,10 +39,10 @@ impl Holding {
     /// How long its holder may still rely on it as on a hold with this access.
     pub(crate) fn remaining(&self, access: Option<Access>) -> Duration {
         // A view of the writer is not valid any more after a downgrade (rule 36).
-        if self.lease.access() < access {
+        if self.hold.lease.access() < access {
             return Duration::ZERO;
         }
-        self.lease.valid_until().since(self.now())
+        self.hold.valid_until().since(self.now())
     }
 
     /// The limit of a wait that begins now.
@@ -54,7 +54,7 @@ impl Holding {
     pub(crate) fn reentered(&self, access: Option<Access>) {
         let Some(observers) = self.context().observers.active() else { return };
         // The hold may have been taken by an observer, or have been lost.
-        let Some(hold) = self.lease.number() else { return };
+        let Some(hold) = self.hold.number() else { return };
         let event = Acquired {
             call: hold,
             hold,
@@ -63,7 +63,7 @@ impl Holding {
             access,
             waited: Duration::ZERO,
             how: How::Reentry,
-            token: self.lease.token(),
+            token: self.hold.token(),
             blocker: None,
         };
         observers.tell(|observer| observer.acquired(&event));
@@ -73,7 +73,7 @@ impl Holding {
     pub(crate) fn waiters(&self) -> usize {
         // Waiters announce themselves by a message, which a client that does not listen misses. The
         // first call may thus return too few; the waiters repeat themselves with their heartbeats.
-        self.context().listen_for_waiters(&self.lease.terms.options);
+        self.context().listen_for_waiters(&self.hold.options);
         self.slot.waiters()
     }
 }

@@ -1,223 +1,301 @@
-//! The lease of one hold: its validity, its renewals, its loss.
+//! The lease of one owner's value: until when Redis lets it live, its renewals, and its end.
+//!
+//! It is a leaf. The holds of the value share it, renewals move it, and the worker has it without its slot: a renewal
+//! locks no slot. A hold is valid while its lease is, so a renewal need not find the holds.
 //!
 //! | phase | meaning | goes to |
 //! | --- | --- | --- |
-//! | live | granted; valid until a moment, which renewals move | releasing, lost |
-//! | releasing | being released; no longer valid, no longer renewed | ended, lost |
-//! | lost | ended before its release, for a cause | |
-//! | ended | released, passed on, or left to the worker to release | |
+//! | live | granted, and valid until a moment that renewals move; a thread holds it, or it lingers | released, lost |
+//! | released | its last thread gave it back, or its linger is over: no reply changes it any more | |
+//! | lost | it ended before that, for a cause: no reply changes it any more | |
 //!
-//! The ends of the validity and of the lease are atomics, so that `is_valid` of a guard takes no lock.
-//! They are written under the lock of the phase. A reader decides by one of them alone, so no order
-//! between the two matters.
+//! A thread that takes a lease over or lets it linger writes a few atomics, and takes no lock here. Replies, losses and
+//! releases take the lock, so that a reply that comes late finds the end.
+//!
+//! # What the worker does, and when
+//!
+//! A lease has one timer with the worker, for the first of these moments:
+//!
+//! | purpose | due | while it lingers |
+//! | --- | --- | --- |
+//! | end of the validity | at the end of the lease, or of the first hold with a `max_hold` | at the end of the lease |
+//! | end of the linger | | when its time is over |
+//! | renewal | after a third of the lease | if a thread has taken it again since the last look |
+//! | change | at once, if the last change of a read-write lock had no reply | never |
+//! | question | at once, if an eviction was reported | never |
+//! | count | soon, if Redis shows another count of reentries | never |
+//! | announcement | when it was held for a second, and every twenty | never |
+//!
+//! A slot of which threads only wait has a timer for its announcement. The releases in the background have timers of their
+//! own, and so have notifications.
+//!
+//! The worker and the threads of a slot agree without a lock. A thread changes the lease, and then looks when the worker
+//! comes: if that is early enough, it is done. The worker notes that it has come, and then looks at the lease. All of
+//! these accesses are sequentially consistent, so that one of the two sees what the other wrote.
 
 mod change;
-mod hold_count;
-mod terms;
+mod count;
+mod grant;
+mod news;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use crate::base::loss::{Loss, LossCause};
+use crate::base::loss::LossCause;
 use crate::base::option::LockOptions;
 use crate::base::share::Access;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
-use crate::base::time::{Clock, Moment};
+use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
-use crate::engine::callback::{LossHook, LossHooks};
 use crate::protocol::target::Target;
 
 pub(crate) use change::Change;
 use change::Changes;
-use hold_count::HoldCount;
-pub(crate) use terms::{Grant, validity};
-use terms::{LeaseTerms, RENEWALS_PER_LEASE};
+use count::ReentryCount;
+pub(crate) use grant::{Grant, validity};
+pub(crate) use news::Count;
+use news::News;
 
-#[derive(Debug)]
-enum LeasePhase {
-    Live,
-    Releasing,
-    Lost(Loss),
-    Ended,
-}
+/// A lease is renewed after its time to live divided by this.
+const RENEWALS_PER_LEASE: u32 = 3;
+/// The due time is rounded down to a tick of that period divided by this.
+const TICKS_PER_PERIOD: u32 = 16;
+/// Within this time Redis shows a new count of reentries.
+const SHOW_AFTER: Duration = Duration::from_millis(20);
 
-/// What Redis granted to one attempt of this process, as one thread holds it.
+/// What Redis granted to one owner's value.
 #[derive(Debug)]
-pub(crate) struct HeldLease {
-    pub(crate) terms: LeaseTerms,
-    phase: Mutex<LeasePhase>,
-    /// In nanoseconds. Changed only under `phase`; the past unless the phase is live.
-    valid_until: AtomicU64,
-    /// The same without `max_hold`. It is kept when the lease is no longer live.
-    leased_until: AtomicU64,
+pub(crate) struct Lease {
+    pub(crate) target: Arc<Target>,
+    clock: Arc<dyn Clock>,
+    pub(crate) grant: Grant,
+    /// What Redis was asked for. A hold may have other limits of its own.
+    pub(crate) options: LockOptions,
+    guarded: Mutex<Guarded>,
+    /// Until when a holder may rely on it; the past once it is released or lost. Written under `guarded`.
+    valid_until: AtomicMoment,
+    /// The same, kept when the lease is over.
+    leased_until: AtomicMoment,
     /// The latest end that Redis may have for it, after a renewal or an extension that had no reply or a
-    /// late one. Its holder must not rely on it. The past if there is none.
-    perhaps_until: AtomicU64,
-    /// Redis keeps the lock until then, even if the hold ends earlier. The past unless the user asked for it.
-    kept_until: AtomicU64,
-    /// When the hold began: no earlier than Redis granted it.
-    began: Moment,
+    /// late one. Its holders must not rely on it. The past if there is none.
+    perhaps_until: AtomicMoment,
+    /// Redis keeps the lock until then, even if the holds end earlier. The past unless the user asked for it.
+    kept_until: AtomicMoment,
+    /// When the next renewal is due.
+    renew_at: AtomicMoment,
+    /// The first moment at which `max_hold` ends one of its holds.
+    limit: AtomicMoment,
+    /// Until when it lingers; [`Moment::FAR`] while a thread holds it.
+    lingers_until: AtomicMoment,
+    /// Whether a thread has taken it again since the worker last found it lingering.
+    was_retaken: AtomicBool,
+    /// When its slot is announced, if it is held then.
+    announce_at: AtomicMoment,
+    /// When the worker comes to it; [`Moment::FAR`] if it does not.
+    due: AtomicMoment,
     /// Whether the first renewal is yet to make it a whole lease (rule 9).
     is_claim: AtomicBool,
-    /// When the next renewal is due, in nanoseconds.
-    renew_at: AtomicU64,
-    renewals: AtomicU32,
     /// Whether the last renewal failed. A lease that runs out then is lost because Redis was unreachable.
     failing: AtomicBool,
-    /// When a message last reported its eviction, in nanoseconds; 0 if none did, or if Redis has denied
-    /// it since.
-    doubted_at: AtomicU64,
-    /// How many commands are under way or had no reply. With any, the lease must not go to another thread
+    /// When a message last reported its eviction; the past if none did, or if Redis has denied it since.
+    doubted_at: AtomicMoment,
+    /// How many commands of holders are under way or had no reply. With any, the lease must not go to another thread
     /// (rule 17).
-    under_way: AtomicU32,
-    pub(crate) hold_count: HoldCount,
+    commands: AtomicU32,
+    /// How many requests of the worker are under way. They concern the lease and no hold.
+    renewals_under_way: AtomicU32,
+    /// How many renewals the present hold allows; `u32::MAX` if there is no limit.
+    most_renewals: AtomicU32,
+    pub(crate) count: ReentryCount,
     /// How a read-write lock is held.
     changes: Changes,
     /// The token of an upgrade; 0 if there was none.
     upgraded: AtomicU64,
-    /// The callbacks of this hold. Added to only under `phase`.
-    hooks: LossHooks,
-    /// The number that observers know the hold by; 0 if they know of none, or of its end too.
-    number: AtomicU64,
+    /// The token of its last hold.
+    last_token: AtomicU64,
+    /// How many wait, by the last reply that its slot has not taken up.
+    pub(crate) news: News,
 }
 
-impl HeldLease {
+#[derive(Debug, Default)]
+struct Guarded {
+    end: Option<LeaseEnd>,
+    /// How many times it was renewed for the present hold.
+    renewals: u32,
+}
+
+#[derive(Debug)]
+enum LeaseEnd {
+    Released,
+    Lost(LossCause),
+}
+
+impl Lease {
     pub(crate) fn new(
         target: Arc<Target>,
         clock: Arc<dyn Clock>,
         grant: Grant,
         options: LockOptions,
-    ) -> Arc<HeldLease> {
-        let (sent, leased_until) = (grant.sent, validity(grant.sent, grant.ttl, &options));
-        let is_claim = grant.ttl < options.lease.ttl();
-        let terms = LeaseTerms::new(target, clock, grant, options);
-        let renew_at = terms.renewal_after(sent, terms.whole, 0);
-        HeldLease::begin(terms, leased_until, renew_at, is_claim, 1)
-    }
-
-    /// The next hold of the same lease, by a thread with these options; `None` if it cannot be passed on.
-    pub(crate) fn successor(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
-        // Without renewals the next hold would only have what is left of the lease (rule 9).
-        if !self.terms.options.requests_same_as(options)
-            || !options.is_renewed()
-            || !self.may_last(now)
-        {
-            return None;
-        }
-
-        let terms = self.terms.successor(options, now)?;
-        // This hold is over: its phase is no longer live, so no reply moves the end or the next renewal
-        // between these two reads. The next hold must get both from the same renewal, or it might end
-        // before it is renewed.
-        let leased_until = self.leased_until();
-        let renew_at = match self.renew_at() {
-            // The previous hold had used up its renewals. This one has its own, the first of them after a
-            // third of what is left.
-            Moment::FAR => now.after(leased_until.since(now) / RENEWALS_PER_LEASE),
-            renew_at => renew_at,
-        };
-        // Redis shows the count of the previous hold until the worker shows the new one.
-        let shown = self.hold_count.shown();
-        let next = HeldLease::begin(terms, leased_until, renew_at, self.is_claim(), shown);
-        // An unanswered renewal of the previous hold is about the same key: if the next hold is lost, its
-        // release must reach as far.
-        next.may_last_until(self.perhaps_until());
-        Some(next)
-    }
-
-    /// One more hold of the entry of a reader, by a thread with these options, beside this one; `None` if it cannot be
-    /// shared. Another one is renewed for it.
-    pub(crate) fn sibling(&self, options: &LockOptions, now: Moment) -> Option<Arc<HeldLease>> {
-        // Each hold would count its renewals for itself, and there is one renewal for all.
-        let counts = options.max_renewals.or(self.terms.options.max_renewals).is_some();
-        if counts || !self.terms.options.requests_same_as(options) || !self.may_be_shared(now) {
-            return None;
-        }
-        let terms = self.terms.sibling(options, now);
-        let shown = self.hold_count.shown();
-        let leased_until = self.leased_until();
-        Some(HeldLease::begin(terms, leased_until, Moment::FAR, self.is_claim(), shown))
-    }
-
-    /// Another hold of the same entry ends: what is to be done for the entry is this one's from now on.
-    pub(crate) fn take_over(&self, other: &HeldLease) {
-        self.renew_by(other.renew_at());
-        self.may_last_until(other.perhaps_until());
-        // Whatever the phase: a release that has begun looks at it when it is the last.
-        self.kept_until.fetch_max(other.kept_until.load(Ordering::SeqCst), Ordering::SeqCst);
-        self.doubted_at.fetch_max(other.doubted_at.load(Ordering::SeqCst), Ordering::SeqCst);
-        if other.failing.load(Ordering::Relaxed) {
-            self.renewal_failed();
-        }
-        if other.is_under_way() {
-            // It may be carried out for as long as the entry is there, so none may follow on this one (rule 17).
-            self.under_way.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Makes it the one of its entry that is renewed, at this moment or earlier.
-    pub(crate) fn renew_by(&self, moment: Moment) {
-        self.renew_at.fetch_min(moment.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// A hold that begins now, while Redis shows this count.
-    fn begin(
-        terms: LeaseTerms,
-        leased_until: Moment,
-        renew_at: Moment,
-        is_claim: bool,
-        shown: u32,
-    ) -> Arc<HeldLease> {
-        Arc::new(HeldLease {
-            phase: Mutex::new(LeasePhase::Live),
-            valid_until: AtomicU64::new(leased_until.min(terms.limit).as_nanos()),
-            leased_until: AtomicU64::new(leased_until.as_nanos()),
-            perhaps_until: AtomicU64::new(Moment::PAST.as_nanos()),
-            kept_until: AtomicU64::new(Moment::PAST.as_nanos()),
-            began: terms.clock.now(),
-            is_claim: AtomicBool::new(is_claim),
-            renew_at: AtomicU64::new(renew_at.as_nanos()),
-            renewals: AtomicU32::new(0),
+    ) -> Arc<Lease> {
+        let until = validity(grant.sent, grant.ttl, &options);
+        let most = options.max_renewals.unwrap_or(u32::MAX);
+        let lease = Lease {
+            guarded: Mutex::default(),
+            valid_until: AtomicMoment::new(until),
+            leased_until: AtomicMoment::new(until),
+            perhaps_until: AtomicMoment::new(Moment::PAST),
+            kept_until: AtomicMoment::new(Moment::PAST),
+            renew_at: AtomicMoment::new(Moment::FAR),
+            limit: AtomicMoment::new(Moment::FAR),
+            lingers_until: AtomicMoment::new(Moment::FAR),
+            was_retaken: AtomicBool::new(false),
+            announce_at: AtomicMoment::new(Moment::FAR),
+            due: AtomicMoment::new(Moment::FAR),
+            is_claim: AtomicBool::new(grant.ttl < options.lease.ttl()),
             failing: AtomicBool::new(false),
-            doubted_at: AtomicU64::new(0),
-            under_way: AtomicU32::new(0),
-            hold_count: HoldCount::new(shown),
-            changes: Changes::new(terms.options.share.access()),
+            doubted_at: AtomicMoment::new(Moment::PAST),
+            commands: AtomicU32::new(0),
+            renewals_under_way: AtomicU32::new(0),
+            most_renewals: AtomicU32::new(most),
+            count: ReentryCount::new(),
+            changes: Changes::new(options.share.access()),
             upgraded: AtomicU64::new(0),
-            hooks: LossHooks::default(),
-            number: AtomicU64::new(0),
-            terms,
-        })
+            last_token: AtomicU64::new(grant.token),
+            news: News::new(),
+            target,
+            clock,
+            grant,
+            options,
+        };
+        lease.renew_at.set(lease.renewal_after(lease.grant.sent, lease.whole(), 0));
+        Arc::new(lease)
     }
 
-    /// Whether another hold may follow: the lease is renewed, its weight was not changed, nothing is under way or unsettled (rule
-    /// 17), no eviction was reported, Redis is not to keep the lock from everybody, and the end is not near.
+    /// The time to live for which it is requested and to which it is renewed.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.options.lease.ttl()
+    }
+
+    /// How long it was granted for: after a hand-over a claim, which is shorter than the lease until it is renewed (rule
+    /// 9).
+    fn whole(&self) -> Duration {
+        self.grant.ttl.min(self.ttl())
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    // Its holds.
+
+    /// Whether a hold with these options may follow: Redis was asked for the same, the lease is renewed, no command is
+    /// under way (rule 17), and it may be shared.
+    pub(crate) fn may_go_to(&self, options: &LockOptions, now: Moment) -> bool {
+        // Without renewals the next hold would only have what is left of the lease (rule 9).
+        self.options.requests_same_as(options) && options.is_renewed() && self.may_last(now)
+    }
+
+    /// Whether it may be passed on or linger.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         // A command of this hold that runs later would run for the next holder: its transaction would
-        // apply, with another thread's lease to guard it.
-        !self.is_under_way() && self.may_be_shared(now)
+        // apply, with another thread's lease to guard it. A renewal is for whoever holds the lease.
+        let is_free = self.commands.load(Ordering::SeqCst) == 0;
+        is_free && self.may_be_shared(now)
     }
 
-    /// The same for a hold beside this one. What is under way for one reader may run beside another.
-    fn may_be_shared(&self, now: Moment) -> bool {
-        self.terms.options.lease.is_renewed()
+    /// Whether another hold may be beside those that it has, or follow: it is renewed, its weight was not changed, nothing is
+    /// unsettled, no eviction was reported, Redis is not to keep the lock from everybody, and the end is not near. What is
+    /// under way for one reader may run beside another.
+    pub(crate) fn may_be_shared(&self, now: Moment) -> bool {
+        self.options.lease.is_renewed()
             // The next hold would take itself for what this one began as.
             && self.changes.last().number == 0
-            && !self.failing.load(Ordering::Relaxed)
+            && !self.failing.load(Ordering::SeqCst)
             && !self.is_doubted()
             && !self.is_kept(now)
             // Until then a request of this attempt may run, and acquire the lock again after a loss. The
             // next hold has the same owner's value, and would take that key for its own.
-            && self.terms.settled <= now
+            && self.grant.settled <= now
             // A renewal is due when two thirds are left. With less than a quarter left the renewals do
             // not get through, and the next hold would begin just before its loss.
-            && self.leased_until().since(now) > self.terms.whole / (RENEWALS_PER_LEASE + 1)
+            && self.valid_until().since(now) > self.whole() / (RENEWALS_PER_LEASE + 1)
     }
 
-    /// As what its holder has a read-write lock.
+    /// A thread holds it from now on, alone, with these options and until this limit at most.
+    pub(crate) fn begin_hold(&self, options: &LockOptions, limit: Moment, now: Moment) {
+        let most = options.max_renewals.unwrap_or(u32::MAX);
+        if most != u32::MAX || self.most_renewals.load(Ordering::SeqCst) != u32::MAX {
+            // Each hold counts its renewals for itself.
+            let mut guarded = self.guarded.lock();
+            guarded.renewals = 0;
+            self.most_renewals.store(most, Ordering::SeqCst);
+            if self.renew_at() == Moment::FAR {
+                // The hold before had used them up. This one has its own, the first of them after a third of what is
+                // left.
+                self.renew_at.set(now.after(self.leased_until().since(now) / RENEWALS_PER_LEASE));
+            }
+        }
+        self.limit.set(limit);
+        self.count.begin();
+        if self.lingers_until() != Moment::FAR {
+            self.lingers_until.set(Moment::FAR);
+            self.was_retaken.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Another thread holds it too, until this limit at most.
+    pub(crate) fn join(&self, limit: Moment) {
+        self.limit.lower(limit);
+    }
+
+    /// One of its holds is gone. `max_hold` ends the first of the others at `limit`.
+    pub(crate) fn leave(&self, limit: Moment) {
+        self.limit.set(limit);
+    }
+
+    /// No thread holds it any more, and it lingers.
+    pub(crate) fn linger(&self, until: Moment) {
+        self.limit.set(Moment::FAR);
+        self.lingers_until.set(until);
+    }
+
+    /// The linger is to end at `now`, if it lingers.
+    pub(crate) fn end_linger_at(&self, now: Moment) {
+        self.lingers_until.set(now);
+    }
+
+    /// Until when it lingers; [`Moment::FAR`] while a thread holds it.
+    pub(crate) fn lingers_until(&self) -> Moment {
+        self.lingers_until.get()
+    }
+
+    /// The token of the next hold; `None` if the server's clock has not surely reached it (rule 19).
+    pub(crate) fn next_token(&self) -> Option<FencingToken> {
+        let last = self.last_token.load(Ordering::SeqCst);
+        let next = self.grant.token_after(last, &*self.clock)?;
+        self.last_token.store(next, Ordering::SeqCst);
+        Some(FencingToken::new(next))
+    }
+
+    /// The token of its last hold.
+    pub(crate) fn token(&self) -> FencingToken {
+        FencingToken::new(self.last_token.load(Ordering::SeqCst))
+    }
+
+    /// The last token used, if that is not the one that Redis minted.
+    pub(crate) fn unstored_token(&self) -> Option<u64> {
+        let last = self.last_token.load(Ordering::SeqCst);
+        // Redis has stored what it minted. Sent along, it would cost every release the longer way of the
+        // script.
+        (last != self.grant.token).then_some(last)
+    }
+
+    // How a read-write lock is held.
+
+    /// As what it is held.
     pub(crate) fn access(&self) -> Option<Access> {
-        self.terms.options.share.access()?;
+        self.options.share.access()?;
         Some(self.changes.last().access)
     }
 
@@ -241,53 +319,54 @@ impl HeldLease {
         self.changes.update(change.number, change.access, false);
     }
 
-    /// The change of this number has made it the writer, with this token.
+    /// The change of this number has made its holder the writer, with this token.
     pub(crate) fn upgraded(&self, number: u64, token: u64) {
         // The token first: whoever finds the writer finds its token too.
         self.upgraded.store(token, Ordering::SeqCst);
         self.changes.update(number, Access::Write, false);
     }
 
-    /// Its token, which an upgrade replaces by a greater one (rule 32).
-    pub(crate) fn token(&self) -> FencingToken {
-        match self.upgraded.load(Ordering::SeqCst) {
-            0 => self.terms.token,
-            token => FencingToken::new(token),
-        }
+    /// The token of an upgrade, which replaces that of the hold by a greater one (rule 32).
+    pub(crate) fn upgraded_token(&self) -> Option<FencingToken> {
+        let token = self.upgraded.load(Ordering::SeqCst);
+        (token != 0).then(|| FencingToken::new(token))
     }
 
-    /// The end of what Redis granted, whatever happened to the hold.
+    // Its times.
+
+    /// The end of what Redis granted, whatever happened since.
     pub(crate) fn leased_until(&self) -> Moment {
-        Moment::from_nanos(self.leased_until.load(Ordering::Acquire))
+        self.leased_until.get()
     }
 
-    /// The latest end that Redis may have for it, on which its holder must not rely; the past if there is
-    /// none.
+    /// Until when its holders may rely on it; the past once it is released or lost.
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.valid_until.get()
+    }
+
+    /// Whether it was released or lost.
+    pub(crate) fn is_over(&self) -> bool {
+        self.valid_until() == Moment::PAST
+    }
+
+    /// The latest end that Redis may have for it, on which its holders must not rely; the past if there is none.
     pub(crate) fn perhaps_until(&self) -> Moment {
-        Moment::from_nanos(self.perhaps_until.load(Ordering::Acquire))
+        self.perhaps_until.get()
     }
 
-    /// Notes that Redis may keep it until that moment, on which its holder must not rely.
+    /// Notes that Redis may keep it until that moment, on which its holders must not rely.
     pub(crate) fn may_last_until(&self, moment: Moment) {
-        self.perhaps_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
+        self.perhaps_until.raise(moment);
     }
 
-    /// Notes that Redis is to keep the lock until then, if the hold is not over. Returns whether it did.
-    pub(crate) fn keep_until(&self, moment: Moment) -> bool {
-        // Under the phase: whoever ends the hold then releases it with this moment, or ended it before. A lock
-        // of which the caller learns that it is lost must not be kept from others.
-        let phase = self.phase.lock();
-        let may_be_kept =
-            matches!(*phase, LeasePhase::Live) && self.is_valid_at(self.terms.clock.now());
-        if may_be_kept {
-            self.kept_until.fetch_max(moment.as_nanos(), Ordering::AcqRel);
-        }
-        may_be_kept
+    /// Redis is to keep the lock until then.
+    pub(crate) fn keep_until(&self, moment: Moment) {
+        self.kept_until.raise(moment);
     }
 
-    /// Until when Redis keeps the lock even if the hold ends earlier; the past if the user did not ask for it.
+    /// Until when Redis keeps the lock even if the holds end earlier; the past if the user did not ask for it.
     pub(crate) fn kept_until(&self) -> Moment {
-        Moment::from_nanos(self.kept_until.load(Ordering::Acquire))
+        self.kept_until.get()
     }
 
     /// Whether the lock must not be released yet.
@@ -295,76 +374,150 @@ impl HeldLease {
         now < self.kept_until()
     }
 
-    /// When the hold began.
-    pub(crate) fn began(&self) -> Moment {
-        self.began
-    }
-
     /// Whether the first renewal is yet to make it a whole lease.
     pub(crate) fn is_claim(&self) -> bool {
-        self.is_claim.load(Ordering::Relaxed)
+        self.is_claim.load(Ordering::SeqCst)
     }
 
-    /// Counts a command about it that is under way, until the returned guard is dropped.
-    pub(crate) fn command(self: &Arc<HeldLease>) -> CommandGuard {
-        self.under_way.fetch_add(1, Ordering::SeqCst);
-        CommandGuard(Arc::clone(self))
-    }
-
-    /// Whether a command about it is under way, or had no reply.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way.load(Ordering::SeqCst) != 0
-    }
+    // The worker's moments.
 
     /// When the next renewal is due; [`Moment::FAR`] if there is none.
     pub(crate) fn renew_at(&self) -> Moment {
-        Moment::from_nanos(self.renew_at.load(Ordering::Relaxed))
+        self.renew_at.get()
     }
 
-    /// When the worker should check it again.
-    pub(crate) fn next_check(&self) -> Moment {
-        if self.open_change().is_some() || self.is_doubted() {
-            return Moment::PAST;
+    /// When the worker comes to it, as far as its task queue has noted.
+    pub(crate) fn due(&self) -> Moment {
+        self.due.get()
+    }
+
+    /// The task queue of the worker has a timer for it at that moment; [`Moment::FAR`] if it has none.
+    pub(crate) fn note_due(&self, moment: Moment) {
+        self.due.set(moment);
+    }
+
+    /// The first moment at which the worker should come to it, for a thread that has just changed it.
+    pub(crate) fn next_due(&self, now: Moment) -> Moment {
+        let next = self.next_after(Moment::PAST);
+        if next != Moment::FAR && self.is_held() && self.count.is_unshown() {
+            return next.min(now.after(SHOW_AFTER));
         }
-        self.renew_at().min(self.valid_until())
+        next
     }
 
-    /// The end of validity; the past once it is not live any more.
-    pub(crate) fn valid_until(&self) -> Moment {
-        Moment::from_nanos(self.valid_until.load(Ordering::Acquire))
+    /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.
+    pub(crate) fn next_after(&self, now: Moment) -> Moment {
+        let valid_until = self.valid_until();
+        if valid_until == Moment::PAST {
+            // Whoever ended it does what is left to do.
+            return Moment::FAR;
+        }
+        let ends = [valid_until, self.limit.get(), self.lingers_until()];
+        // A question and a change are due at once, and so are past.
+        let asks = self.open_change().is_some() || self.is_doubted();
+        let asks_at = if asks { Moment::from_nanos(1) } else { Moment::FAR };
+        let held = [self.renew_at(), self.announce_at.get(), asks_at];
+        let held = held.into_iter().filter(|_| self.is_held());
+        let all = ends.into_iter().chain(held);
+        all.filter(|&moment| moment > now).min().unwrap_or(Moment::FAR)
     }
 
-    pub(crate) fn is_valid_at(&self, now: Moment) -> bool {
-        now < self.valid_until()
+    /// Whether a thread holds it, so that it does not linger.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lingers_until() == Moment::FAR
     }
 
-    pub(crate) fn is_live(&self) -> bool {
-        matches!(*self.phase.lock(), LeasePhase::Live)
+    /// Whether something of it is over, for which its slot has something to end: the lease, a hold, or its linger.
+    pub(crate) fn has_ended_by(&self, now: Moment) -> bool {
+        if self.is_over() {
+            return matches!(self.guarded.lock().end, Some(LeaseEnd::Lost(_)));
+        }
+        [self.valid_until(), self.limit.get(), self.lingers_until()]
+            .into_iter()
+            .any(|end| end <= now)
+    }
+
+    /// Whether the worker is to renew it now. A lease that lingers is not renewed, unless a thread took it again since the
+    /// last time: one that takes it over and over must find it renewed, whenever the worker comes.
+    pub(crate) fn needs_renewal(&self, now: Moment) -> bool {
+        self.renew_at() <= now && (self.is_held() || self.was_retaken.swap(false, Ordering::SeqCst))
+    }
+
+    /// When its slot is to be announced; [`Moment::FAR`] if it is not.
+    pub(crate) fn announce_at(&self) -> Moment {
+        self.announce_at.get()
+    }
+
+    /// Its slot is to be announced at that moment.
+    pub(crate) fn announce_by(&self, moment: Moment) {
+        self.announce_at.set(moment);
+    }
+
+    // Its renewals.
+
+    /// Counts a command of a holder that is under way, until the returned guard is dropped.
+    pub(crate) fn command(self: &Arc<Lease>) -> CommandGuard {
+        self.commands.fetch_add(1, Ordering::SeqCst);
+        CommandGuard(Arc::clone(self))
+    }
+
+    /// The same for a request of the worker.
+    pub(crate) fn renewal(self: &Arc<Lease>) -> RenewalGuard {
+        self.renewals_under_way.fetch_add(1, Ordering::SeqCst);
+        RenewalGuard(Arc::clone(self))
+    }
+
+    /// Whether a command or a renewal is under way, or a command had no reply.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.commands.load(Ordering::SeqCst) != 0
+            || self.renewals_under_way.load(Ordering::SeqCst) != 0
+    }
+
+    /// When a lease that was last requested at `sent` for `ttl` is due for a renewal, after this many renewals.
+    fn renewal_after(&self, sent: Moment, ttl: Duration, renewals: u32) -> Moment {
+        if !self.options.lease.is_renewed() || self.are_used_up(renewals) {
+            return Moment::FAR;
+        }
+        let period = ttl / RENEWALS_PER_LEASE;
+        // Rounded so that leases that were acquired about the same time are renewed in one pipeline;
+        // down, so that the renewal never comes later than it should.
+        sent.after(period).rounded_down(period / TICKS_PER_PERIOD)
+    }
+
+    /// Whether `max_renewals` allows no further renewal.
+    fn are_used_up(&self, renewals: u32) -> bool {
+        let most = self.most_renewals.load(Ordering::SeqCst);
+        self.options.lease.is_renewed() && most != u32::MAX && renewals >= most
     }
 
     /// Notes that it lasts in Redis for `ttl` from `sent` on. Never shortens it (rule 14), and changes
-    /// nothing if the hold is over (rule 30).
+    /// nothing if it is over (rule 30).
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
-        self.lengthen_inner(&self.phase.lock(), sent, ttl);
+        self.lengthen_inner(&self.guarded.lock(), sent, ttl);
     }
 
-    /// Notes a renewal that was sent at `sent` and confirmed. It changes the end and the next renewal of
-    /// the lease, or neither: the next hold of the same lease takes over both, and they must agree.
+    /// Notes a renewal that was sent at `sent` and confirmed.
     pub(crate) fn renewed(&self, sent: Moment) {
-        // Held over both writes: a release that begins in between would pass on a lease whose end was
-        // moved and whose renewal was not.
-        let phase = self.phase.lock();
-        if self.lengthen_inner(&phase, sent, self.terms.ttl()) {
-            let renewals = self.renewals.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-            let next = self.terms.renewal_after(sent, self.terms.ttl(), renewals);
-            self.renew_at.store(next.as_nanos(), Ordering::Relaxed);
+        let mut guarded = self.guarded.lock();
+        if self.lengthen_inner(&guarded, sent, self.ttl()) {
+            guarded.renewals = guarded.renewals.saturating_add(1);
+            self.renew_at.set(self.renewal_after(sent, self.ttl(), guarded.renewals));
         }
     }
 
-    /// Lengthens it if the hold is not over. Returns whether it did.
-    fn lengthen_inner(&self, phase: &LeasePhase, sent: Moment, ttl: Duration) -> bool {
-        let now = self.terms.clock.now();
-        if !matches!(phase, LeasePhase::Live) || !self.is_valid_at(now) {
+    /// Notes how many wait, if the reply to a request that was sent at `sent` says.
+    pub(crate) fn counted(&self, sent: Moment, waiters: Option<u32>) {
+        // That nobody waits matters to the door of readers alone.
+        let is_shared = self.access() == Some(Access::Read);
+        if let Some(waiters) = waiters.filter(|&waiters| is_shared || waiters > 0) {
+            self.news.post(sent, waiters);
+        }
+    }
+
+    /// Lengthens it if it is not over. Returns whether it did.
+    fn lengthen_inner(&self, guarded: &Guarded, sent: Moment, ttl: Duration) -> bool {
+        let now = self.clock.now();
+        if guarded.end.is_some() || self.valid_until() <= now {
             // The reply is right, and comes too late. Between the end of the validity and now another may
             // have had the lock, and a late request of this attempt may have acquired it again: to go on
             // would be to hold it twice (rule 30). Redis counts from a moment before now, so it keeps the
@@ -374,211 +527,129 @@ impl HeldLease {
         }
         // Replies may be noted out of order, and an extension may be longer than a renewal that is sent
         // after it.
-        let leased = validity(sent, ttl, &self.terms.options).max(self.leased_until());
-        self.leased_until.store(leased.as_nanos(), Ordering::Release);
-        self.valid_until.store(leased.min(self.terms.limit).as_nanos(), Ordering::Release);
-        self.failing.store(false, Ordering::Relaxed);
-        if ttl >= self.terms.ttl() {
-            self.is_claim.store(false, Ordering::Relaxed);
+        let leased = validity(sent, ttl, &self.options).max(self.leased_until());
+        self.leased_until.set(leased);
+        self.valid_until.set(leased);
+        self.failing.store(false, Ordering::SeqCst);
+        if ttl >= self.ttl() {
+            self.is_claim.store(false, Ordering::SeqCst);
         }
         true
     }
 
+    /// Notes that a renewal failed.
+    pub(crate) fn renewal_failed(&self) {
+        self.failing.store(true, Ordering::SeqCst);
+    }
+
     /// Notes that a message reported its eviction. Redis must be asked.
     pub(crate) fn doubt(&self, now: Moment) {
-        // At least 1, because 0 means that there is no doubt.
-        self.doubted_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
+        self.doubted_at.raise(now);
     }
 
     /// Whether Redis must be asked who has the lock.
     pub(crate) fn is_doubted(&self) -> bool {
-        self.doubted_at.load(Ordering::SeqCst) != 0
+        self.doubted_at.get() != Moment::PAST
     }
 
     /// Notes that Redis confirmed the owner in reply to a request that was sent at `sent`.
     pub(crate) fn confirmed(&self, sent: Moment) {
         // A reply to a request that was sent before the message came says nothing about what the message
         // reports.
-        let doubted_at = self.doubted_at.load(Ordering::SeqCst);
-        if doubted_at != 0 && doubted_at <= sent.as_nanos() {
-            // Exchanged and not stored: a message that comes between the two lines is a new doubt, and
-            // stays.
-            let _ =
-                self.doubted_at.compare_exchange(doubted_at, 0, Ordering::SeqCst, Ordering::SeqCst);
+        let doubted_at = self.doubted_at.get();
+        if doubted_at <= sent {
+            // A message that comes between the two lines is a new doubt, and stays.
+            self.doubted_at.replace(doubted_at, Moment::PAST);
         }
     }
 
-    /// Notes that a renewal failed.
-    pub(crate) fn renewal_failed(&self) {
-        self.failing.store(true, Ordering::Relaxed);
-    }
+    // Its end.
 
-    /// Ends it as lost if it is live and its validity is over. Returns the loss to the one caller that
-    /// found it, who must free the slot and notify the user.
-    pub(crate) fn expire(&self, now: Moment) -> Option<Loss> {
-        let mut phase = self.phase.lock();
-        if !matches!(*phase, LeasePhase::Live) || self.is_valid_at(now) {
-            return None;
+    /// Ends it as lost if its time is over. Returns the cause if it is lost.
+    pub(crate) fn expire(&self, now: Moment) -> Option<LossCause> {
+        let mut guarded = self.guarded.lock();
+        if guarded.end.is_none() && self.valid_until() <= now {
+            let cause = self.natural_cause(&guarded);
+            self.end(&mut guarded, LeaseEnd::Lost(cause));
         }
-        Some(self.lose_inner(&mut phase, self.natural_cause()))
+        match guarded.end {
+            Some(LeaseEnd::Lost(cause)) => Some(cause),
+            _ => None,
+        }
     }
 
-    /// Ends it as lost if it is live. Returns the loss to the one caller that found it, who must free the
-    /// slot and notify the user.
-    pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> Option<Loss> {
-        let mut phase = self.phase.lock();
-        if !matches!(*phase, LeasePhase::Live) {
-            return None;
+    /// Ends it as lost, unless it is over. Returns whether that ended it: then the caller ends its holds.
+    pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> bool {
+        let mut guarded = self.guarded.lock();
+        if guarded.end.is_some() {
+            return false;
         }
         // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause.
-        let cause = if self.is_valid_at(now) { cause } else { self.natural_cause() };
-        Some(self.lose_inner(&mut phase, cause))
+        let ran_out = self.valid_until() <= now;
+        let cause = if ran_out { self.natural_cause(&guarded) } else { cause };
+        self.end(&mut guarded, LeaseEnd::Lost(cause));
+        true
     }
 
-    /// Ends its release as lost, because Redis replied that the owner did not have the lock any more.
-    pub(crate) fn lose_in_release(&self, cause: LossCause) -> Loss {
-        self.lose_inner(&mut self.phase.lock(), cause)
+    /// Ends it because nobody needs it any more, unless it is over. The caller removes it from Redis.
+    pub(crate) fn release(&self) {
+        let mut guarded = self.guarded.lock();
+        if guarded.end.is_none() {
+            self.end(&mut guarded, LeaseEnd::Released);
+        }
     }
 
-    /// Why a lease ran out by itself.
-    fn natural_cause(&self) -> LossCause {
-        // By the order of the two ends, and not by the present: after a suspend both may have passed.
-        if self.terms.limit <= self.leased_until() {
-            LossCause::MaxHold
-        } else if self.failing.load(Ordering::Relaxed) {
+    fn end(&self, guarded: &mut Guarded, end: LeaseEnd) {
+        // First of all: from the moment on at which anybody may learn of the end, no hold is valid.
+        self.valid_until.set(Moment::PAST);
+        guarded.end = Some(end);
+    }
+
+    /// Why it ran out by itself.
+    fn natural_cause(&self, guarded: &Guarded) -> LossCause {
+        if self.failing.load(Ordering::SeqCst) {
             LossCause::Unreachable
-        } else if self.terms.are_used_up(self.renewals.load(Ordering::Relaxed)) {
+        } else if self.are_used_up(guarded.renewals) {
             LossCause::RenewalsUsedUp
         } else {
             LossCause::Expired
         }
     }
-
-    fn lose_inner(&self, phase: &mut LeasePhase, cause: LossCause) -> Loss {
-        let is_renewed = self.terms.options.lease.is_renewed();
-        let name = self.terms.target.name();
-        let loss = Loss::new(name.clone(), self.token(), cause, is_renewed);
-        // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
-        // itself invalid.
-        self.valid_until.store(Moment::PAST.as_nanos(), Ordering::Release);
-        *phase = LeasePhase::Lost(loss.clone());
-        loss
-    }
-
-    /// Why it was lost, if it was.
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        match &*self.phase.lock() {
-            LeasePhase::Lost(loss) => Some(loss.clone()),
-            _ => None,
-        }
-    }
-
-    /// Begins its release: from now on it is not valid (rule 15). Returns when its validity would have
-    /// ended, or `None` if it is not live.
-    pub(crate) fn begin_release(&self) -> Option<Moment> {
-        let mut phase = self.phase.lock();
-        if !matches!(*phase, LeasePhase::Live) {
-            return None;
-        }
-        *phase = LeasePhase::Releasing;
-        // Swapped in the same step: a guard in another thread must not pass its check once the release is
-        // sent. Until the moment that this returns nobody else can have got the lock, which decides what
-        // a repeated release means.
-        Some(Moment::from_nanos(self.valid_until.swap(Moment::PAST.as_nanos(), Ordering::AcqRel)))
-    }
-
-    /// Ends its release. The caller then calls [`forget_hooks`](Self::forget_hooks).
-    pub(crate) fn end(&self) {
-        let mut phase = self.phase.lock();
-        // The reply to the release may have made it a loss, which must stay one.
-        if matches!(*phase, LeasePhase::Releasing) {
-            *phase = LeasePhase::Ended;
-        }
-    }
-
-    /// Drops the callbacks of a hold that was released. The caller has nothing locked, and the slot is
-    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock. Returns
-    /// whether it was released.
-    pub(crate) fn forget_hooks(&self) -> bool {
-        // No `match` or `if let`, which would keep the phase locked for their whole body.
-        let is_ended = matches!(*self.phase.lock(), LeasePhase::Ended);
-        // After a loss the callbacks stay: they are about to be called.
-        if is_ended {
-            drop(self.hooks.take());
-        }
-        is_ended
-    }
-
-    /// Observers know the hold by this number. Returns the loss if it was lost before: then they have yet to be
-    /// told of that.
-    pub(crate) fn observe(&self, number: u64) -> Option<Loss> {
-        // Under the phase: whoever ends the hold later finds the number, or ended it before.
-        match &*self.phase.lock() {
-            LeasePhase::Lost(loss) => Some(loss.clone()),
-            _ => {
-                self.number.store(number, Ordering::SeqCst);
-                None
-            }
-        }
-    }
-
-    /// The number of a hold that observers know.
-    pub(crate) fn number(&self) -> Option<u64> {
-        Some(self.number.load(Ordering::SeqCst)).filter(|&number| number != 0)
-    }
-
-    /// The same for the one caller that tells them of its end.
-    pub(crate) fn take_number(&self) -> Option<u64> {
-        Some(self.number.swap(0, Ordering::SeqCst)).filter(|&number| number != 0)
-    }
-
-    /// Keeps a callback for a loss of this hold. If the hold is lost already, returns it with the loss.
-    pub(crate) fn on_loss(&self, hook: LossHook) -> Option<(Loss, LossHook)> {
-        let phase = self.phase.lock();
-        let loss = match &*phase {
-            // Under the phase, so that a loss either finds the callback or is found here. A release may
-            // still end as a loss.
-            LeasePhase::Live | LeasePhase::Releasing => {
-                self.hooks.add(hook);
-                return None;
-            }
-            LeasePhase::Lost(loss) => Some(loss.clone()),
-            LeasePhase::Ended => None,
-        };
-        // A callback that is returned to nobody is dropped below, and its destructor may need this lease.
-        drop(phase);
-        loss.map(|loss| (loss, hook))
-    }
-
-    /// Takes out the callbacks, after a loss.
-    pub(crate) fn take_hooks(&self) -> LossHooks {
-        self.hooks.take()
-    }
 }
 
-/// A command about a lease, counted while it is under way.
+/// A command of a holder, counted while it is under way.
 #[derive(Debug)]
-pub(crate) struct CommandGuard(Arc<HeldLease>);
+pub(crate) struct CommandGuard(Arc<Lease>);
 
 impl CommandGuard {
     /// Keeps it counted for good: it had no reply, and may be carried out at any time.
     pub(crate) fn keep_pending(self) {
-        // One more, because `drop` takes one away. The count never comes back to zero: this hold is the
-        // last of its lease in this process, and ends by a release.
-        self.0.under_way.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl std::ops::Deref for CommandGuard {
-    type Target = Arc<HeldLease>;
-
-    fn deref(&self) -> &Arc<HeldLease> {
-        &self.0
+        // One more, because `drop` takes one away. The count never comes back to zero: the present holds are the
+        // last of the lease in this process.
+        self.0.commands.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl Drop for CommandGuard {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.commands.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A request of the worker, counted while it is under way.
+#[derive(Debug)]
+pub(crate) struct RenewalGuard(Arc<Lease>);
+
+impl std::ops::Deref for RenewalGuard {
+    type Target = Arc<Lease>;
+
+    fn deref(&self) -> &Arc<Lease> {
+        &self.0
+    }
+}
+
+impl Drop for RenewalGuard {
+    fn drop(&mut self) {
+        self.0.renewals_under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -8,7 +8,7 @@ use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
 use crate::observe::observers::{CallUnderWay, ObserverList};
 use crate::observe::{Acquired, How, Lost, NotAcquired, Waiting};
 use crate::protocol::target::Target;
@@ -81,8 +81,8 @@ impl LongWait {
     }
 
     /// The thread gets a lease that its process has already.
-    pub(crate) fn got_lease(&mut self, lease: &HeldLease) {
-        self.how = match (lease.access(), self.how) {
+    pub(crate) fn got_lease(&mut self, hold: &Hold) {
+        self.how = match (hold.lease.access(), self.how) {
             (Some(Access::Read), _) => How::Shared,
             (_, How::Free) => How::Linger,
             _ => How::LocalHandOff,
@@ -94,30 +94,30 @@ impl LongWait {
         self.observed.is_some()
     }
 
-    /// Tells that the thread has the lock, with this lease. Its next call for the lock must not wait for this one.
-    pub(crate) fn acquired(&mut self, lease: &HeldLease) {
+    /// Tells that the thread has the lock, by this hold. Its next call for the lock must not wait for this one.
+    pub(crate) fn acquired(&mut self, hold: &Hold) {
         let (since, how) = (self.since, self.how);
-        let began = if how.begins_hold() { Some(lease.began()) } else { None };
+        let began = if how.begins_hold() { Some(hold.began()) } else { None };
         self.end(|observed, observers, blocker| {
             let call = observed.number;
             let waited = began.unwrap_or_else(|| observed.context.now()).since(since);
             let event = Acquired {
                 call,
-                hold: lease.number().unwrap_or(call),
+                hold: hold.number().unwrap_or(call),
                 name: observed.target.name().as_bytes(),
                 kind: observed.target.kind().name(),
                 access: observed.access,
                 waited,
                 how,
-                token: lease.token(),
+                token: hold.token(),
                 blocker,
             };
             observers.tell(|observer| observer.acquired(&event));
             // Not before: the end of the hold must not be told first.
             if how.begins_hold()
-                && let Some(loss) = &lease.observe(call)
+                && let Some(loss) = &hold.observe(call)
             {
-                let (kind, held) = (event.kind, observed.context.now().since(lease.began()));
+                let (kind, held) = (event.kind, observed.context.now().since(hold.began()));
                 observers.tell(|observer| observer.lost(&Lost { hold: call, kind, held, loss }));
             }
         });

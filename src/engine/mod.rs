@@ -95,6 +95,7 @@ mod dispatch;
 pub(crate) mod durability;
 pub(crate) mod extend;
 mod heartbeat;
+pub(crate) mod hold;
 pub(crate) mod holding;
 pub(crate) mod lease;
 pub(crate) mod listener;

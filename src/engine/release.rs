@@ -8,7 +8,6 @@ use crate::engine::callback::{LossHook, LossHooks, Notification};
 use crate::engine::holding::Holding;
 use crate::engine::ownership::{loss_cause, released_or_taken};
 use crate::engine::slot::{ListenerCount, Unlocked};
-use crate::engine::worker::RenewableSlot;
 use crate::observe::Released as ReleasedEvent;
 use crate::observe::observers::CallUnderWay;
 use crate::protocol::reply::{Ownership, Released};
@@ -36,11 +35,11 @@ impl Drop for BegunRelease<'_> {
 impl BegunRelease<'_> {
     /// Sends it, unless there is a `first` reply to it.
     fn finish(mut self, first: Option<Result<Released, Failure>>) -> Result<()> {
-        let Holding { slot, lease } = self.holding;
+        let Holding { slot, hold } = self.holding;
         let mut listener_count = None;
         let outcome = self.holding.ask(&self, first, &mut listener_count);
         self.is_finished = true;
-        slot.released(lease, listener_count);
+        slot.released(&hold.lease, listener_count);
         outcome
     }
 }
@@ -55,7 +54,7 @@ pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
     if begun.iter().filter(|begun| is_sent(begun)).count() > 1 {
         let leases = holdings.iter().zip(&begun).filter(|(_, begun)| is_sent(begun));
         let requests: Vec<_> = leases
-            .map(|(it, _)| (&**it.slot.target(), it.slot.release_request(&it.lease)))
+            .map(|(it, _)| (&**it.slot.target(), it.slot.release_request(&it.hold.lease)))
             .collect();
         let context = holdings[0].context();
         let deadline = context.exchange_deadline();
@@ -95,18 +94,18 @@ impl Holding {
     /// Tells observers of the end of a hold that was released, and drops its callbacks. Nothing is locked, and the slot
     /// is free.
     fn ended(&self, outcome: &Result<()>) {
-        if !self.lease.forget_hooks() {
+        if !self.hold.forget_hooks() {
             return;
         }
         if let (Some(observers), Some(hold)) =
-            (self.context().observers.of_an_end(), self.lease.take_number())
+            (self.context().observers.of_an_end(), self.hold.take_number())
         {
             let event = ReleasedEvent {
                 hold,
                 name: self.name().as_bytes(),
                 kind: self.slot.target().kind().name(),
-                token: self.lease.token(),
-                held: self.now().since(self.lease.began()),
+                token: self.hold.token(),
+                held: self.now().since(self.hold.began()),
                 error: outcome.as_ref().err(),
             };
             observers.tell(|observer| observer.released(&event));
@@ -123,25 +122,25 @@ impl Holding {
         self.check_expiry();
         // The validity is over before the request is sent, or another could have the lock while this
         // guard is valid (rule 15).
-        let Some(valid_until) = self.lease.begin_release() else {
+        let Some(valid_until) = self.hold.begin_release() else {
             // Lost while it was held. Its thread is done with it now, so what Redis still has of it may
             // go.
-            self.slot.release_remainder(&self.lease);
+            self.slot.release_remainder(&self.hold);
             return Err(self.not_live_error());
         };
-        if self.slot.leave_entry(&self.lease) {
-            self.lease.end();
+        if self.slot.leave_entry(&self.hold) {
+            self.hold.end();
             return Ok(None);
         }
         // The user wants Redis to keep the lock for longer. So no thread gets the lease, and the release is
         // later and in the background.
-        if self.lease.is_kept(self.now()) {
+        if self.hold.lease.is_kept(self.now()) {
             self.hand_to_worker();
             return Ok(None);
         }
-        if self.slot.unlock(&self.lease) != Unlocked::Releasing {
+        if self.slot.unlock(&self.hold) != Unlocked::Releasing {
             // Nothing is sent: Redis has the same owner as before.
-            self.lease.end();
+            self.hold.end();
             return Ok(None);
         }
         // The slot stays releasing during the exchange, and its threads wait: asked meanwhile, Redis would
@@ -175,7 +174,7 @@ impl Holding {
         let reply = Failure::retry_while(is_worth_it, || {
             let reply = first.take().unwrap_or_else(|| {
                 sent = context.now();
-                self.slot.send_release(&self.lease, deadline)
+                self.slot.send_release(&self.hold.lease, deadline)
             });
             // Kept over both requests: the first may have released the lock before the second finds it
             // gone.
@@ -184,9 +183,10 @@ impl Holding {
         });
         // An unanswered request of this attempt may still run after the release, and acquire the lock
         // again. The worker releases once more when none can run any more (rule 6).
-        let behind = self.lease.terms.settled > sent;
-        if reply.is_ok() && (behind || context.protocol.may_still_own(&self.lease.terms.owner)) {
-            self.slot.release_in_background(&self.lease);
+        let behind = self.hold.lease.grant.settled > sent;
+        if reply.is_ok() && (behind || context.protocol.may_still_own(&self.hold.lease.grant.owner))
+        {
+            self.slot.release_in_background(&self.hold.lease);
         }
 
         let round_trip = context.now().since(sent);
@@ -204,13 +204,13 @@ impl Holding {
         {
             // The only request had a reply, so nobody but another can have ended the lease. Not by
             // `lost`, which would free the slot: the caller does that.
-            let loss = self.lease.lose_in_release(loss_cause(ownership));
+            let loss = self.hold.lose_in_release(loss_cause(ownership));
             let error = Error::lost(&loss);
-            self.slot.report_loss(&self.lease, loss);
+            self.slot.report_loss(&self.hold, loss);
             return Err(error);
         }
 
-        self.lease.end();
+        self.hold.end();
         match ownership {
             Ok(Ownership::Owned) => Ok(()),
             // While the lease was valid nobody else could have taken it, so the first request has
@@ -221,7 +221,7 @@ impl Holding {
                 "the first release request had no reply, and by now another holder may have the lock",
             )),
             Err(failure) => {
-                self.slot.release_in_background(&self.lease);
+                self.slot.release_in_background(&self.hold.lease);
                 Err(Error::from(failure).with_consequence("the release goes on in the background"))
             }
         }
@@ -229,12 +229,10 @@ impl Holding {
 
     /// Makes the worker release a lease that is not in use any more.
     pub(crate) fn release_in_background(&self) {
-        if let Some(loss) = self.lease.expire(self.now()) {
-            // Not logged: the thread may be at its end, where many loggers panic.
-            Arc::clone(&self.slot).lost(&self.lease, loss);
-        }
-        if self.lease.begin_release().is_none() {
-            self.slot.release_remainder(&self.lease);
+        // Not logged: the thread may be at its end, where many loggers panic.
+        drop(self.end_if_over());
+        if self.hold.begin_release().is_none() {
+            self.slot.release_remainder(&self.hold);
             return;
         }
         self.hand_to_worker();
@@ -247,10 +245,10 @@ impl Holding {
     /// The owner's value is recorded with the worker before the slot is free, so that `close`, which looks in
     /// between, finds the one or the other.
     fn hand_to_worker(&self) {
-        self.lease.end();
-        if !self.slot.leave_entry(&self.lease) {
-            self.slot.release_in_background(&self.lease);
-            self.slot.remove(&self.lease);
+        self.hold.end();
+        if !self.slot.leave_entry(&self.hold) {
+            self.slot.release_in_background(&self.hold.lease);
+            self.slot.remove(&self.hold.lease);
         }
     }
 
@@ -258,12 +256,14 @@ impl Holding {
     /// a renewal could follow it.
     /// Returns the loss, which the caller logs when it need not hurry any more.
     pub(super) fn shut_down(&self) -> Option<Loss> {
-        let loss = self.lease.lose(LossCause::ShutDown, self.now())?;
-        if !self.slot.leave_entry(&self.lease) {
+        let loss = self.hold.lose(LossCause::ShutDown, self.now())?;
+        if !self.slot.leave_entry(&self.hold) {
             // Before `lost` frees the slot, for the same reason as above.
-            self.slot.release_in_background(&self.lease);
+            self.slot.release_in_background(&self.hold.lease);
         }
-        Arc::clone(&self.slot).lost(&self.lease, loss.clone());
+        let others =
+            self.slot.end_holds(&self.hold.lease, Some((Arc::clone(&self.hold), loss.clone())));
+        debug_assert!(others.is_empty(), "a hold is lost by the end of another");
         Some(loss)
     }
 
@@ -271,7 +271,7 @@ impl Holding {
     /// thread of its own.
     pub(crate) fn on_loss(&self, hook: LossHook) {
         self.check_expiry();
-        if let Some((loss, hook)) = self.lease.on_loss(hook) {
+        if let Some((loss, hook)) = self.hold.on_loss(hook) {
             let news = Notification::LostBefore(loss, Arc::new(LossHooks::of(hook)));
             self.context().worker.notify(news);
         }
@@ -280,40 +280,58 @@ impl Holding {
     /// Why it was lost, if it was.
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.check_expiry();
-        self.lease.loss()
+        self.hold.loss()
     }
 
-    /// Deals with a lease that this thread found lost.
-    pub(super) fn lost(&self, loss: Loss) {
-        let shown = loss.to_string();
-        Arc::clone(&self.slot).lost(&self.lease, loss);
-        // Last: a logger that is slow or panics must not keep the slot from the next thread.
-        log!(warn, "{shown}");
-    }
-
-    /// Ends a lease as lost if its validity is over and nobody has noticed that yet.
-    fn check_expiry(&self) {
-        if let Some(loss) = self.lease.expire(self.now()) {
-            self.lost(loss);
+    /// Ends the hold as lost if its validity is over and nobody has noticed that yet, with the others for which that is
+    /// so. Returns their losses.
+    fn end_if_over(&self) -> Vec<Loss> {
+        // Looked at without a lock: this is on the path of each release.
+        let now = self.now();
+        if self.hold.is_valid_at(now) {
+            return Vec::new();
         }
+        let Some(loss) = self.hold.expire(now) else { return Vec::new() };
+        let found = (Arc::clone(&self.hold), loss.clone());
+        let others = self.slot.end_holds(&self.hold.lease, Some(found));
+        std::iter::once(loss).chain(others).collect()
+    }
+
+    fn check_expiry(&self) {
+        log_losses(&self.end_if_over());
+    }
+
+    /// Redis has replied that the owner does not have the lock: all holds of its lease are lost.
+    pub(super) fn lose_all(&self, cause: LossCause) {
+        if self.hold.lease.lose(cause, self.now()) {
+            log_losses(&self.slot.end_holds(&self.hold.lease, None));
+        }
+        // The slot need not know the hold any more.
+        self.check_expiry();
     }
 
     /// Checks that the holder may still rely on the lease. A lease whose validity is over ends as lost.
     pub(crate) fn check_valid(&self) -> Result<()> {
         // Each reentry and each inner release comes here: one reading of the clock, and no lock.
-        if self.lease.is_valid_at(self.now()) {
+        if self.hold.is_valid_at(self.now()) {
             return Ok(());
         }
         self.check_expiry();
         // Looked at again, because a renewal may have been confirmed after the first look.
-        if self.lease.is_live() { Ok(()) } else { Err(self.not_live_error()) }
+        if self.hold.is_live() { Ok(()) } else { Err(self.not_live_error()) }
     }
 
     /// The error for a lease that is not live any longer.
     pub(crate) fn not_live_error(&self) -> Error {
-        match self.lease.loss() {
+        match self.hold.loss() {
             Some(loss) => Error::lost(&loss),
             None => Error::not_held("released already"),
         }
     }
+}
+
+/// Logs losses that a thread has found. Last of all: a logger that is slow or panics must not keep the slot from the next
+/// thread.
+fn log_losses(losses: &[Loss]) {
+    losses.iter().for_each(|loss| log!(warn, "{loss}"));
 }

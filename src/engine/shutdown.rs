@@ -32,15 +32,15 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     let slots = engine.table().all();
     let (mut cancelled, mut holdings) = (0, Vec::new());
     for slot in &slots {
-        let (waits, leases) = slot.close();
+        let (waits, holds) = slot.close();
         cancelled += waits;
-        holdings.extend(leases.into_iter().map(|lease| Holding::new(slot, lease)));
+        holdings.extend(holds.into_iter().map(|hold| Holding::new(slot, hold)));
         // Dropped, which leaves the releases to the worker: it sends those of all slots together.
         drop(slot.end_lingers(Moment::FAR));
     }
     // Another call may have a shorter grace.
     let works = |holding: &Holding| {
-        closing.phase() != ClosingPhase::Ended && holding.lease.is_valid_at(engine.now())
+        closing.phase() != ClosingPhase::Ended && holding.hold.is_valid_at(engine.now())
     };
     drop(closing.wait(clock, end, &holdings, works));
 

@@ -22,7 +22,7 @@ pub(crate) struct ThreadHold {
     count: Cell<u32>,
     /// How many of these are upgradable reads, and how many writes, of a read-write lock.
     greater: [Cell<u32>; 2],
-    /// Its place in the table: the address of its slot, or of its lease if another hold has that place.
+    /// Its place in the table: the address of its slot, or of its own hold if another hold has that place.
     place: Cell<*const ()>,
 }
 
@@ -99,11 +99,11 @@ impl ThreadHold {
 
     fn set(&self, count: u32) {
         self.count.set(count);
-        let Holding { slot, lease } = &self.holding;
+        let Holding { slot, hold } = &self.holding;
         // Redis shows the count to people, and nothing waits for that (rule 22). The worker is asked once
         // for all changes until it has shown one, so most reentries lock nothing.
-        if slot.target().kind().shows_count() && lease.hold_count.set(count) {
-            slot.show_hold_count(lease);
+        if slot.target().kind().shows_count() && hold.lease.count.set(count) {
+            slot.watch(&hold.lease);
         }
     }
 }
@@ -111,7 +111,7 @@ impl ThreadHold {
 /// Makes a holding the hold of this thread.
 pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
     let place = Cell::new(place_of(&holding.slot));
-    let access = holding.lease.access();
+    let access = holding.hold.lease.access();
     let hold =
         Rc::new(ThreadHold { holding, count: Cell::new(1), greater: Default::default(), place });
     if let Some(greater) = hold.greater(access) {
@@ -122,8 +122,8 @@ pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
         let mut holds = holds.0.borrow_mut();
         // This thread may hold the lock already: by now, where an owned lease was lost on its way to it, or
         // besides, where several may hold it. What it reenters stays, and the end of the thread finds both.
-        if holds.get(&hold.place.get()).is_some_and(|found| found.holding.lease.is_live()) {
-            hold.place.set(Arc::as_ptr(&hold.holding.lease).cast());
+        if holds.get(&hold.place.get()).is_some_and(|found| found.holding.hold.is_live()) {
+            hold.place.set(Arc::as_ptr(&hold.holding.hold).cast());
         }
         // Replaces a lost hold, whose guards keep it and find it lost. The old entry is returned and not
         // dropped here: its end may run destructors of the user, which may lock again and borrow this
@@ -146,10 +146,10 @@ pub(crate) fn is_kept(hold: &Rc<ThreadHold>) -> bool {
 /// Whether this thread has another hold of the same lock.
 pub(crate) fn has_other(hold: &ThreadHold) -> bool {
     let is_other = |other: &Rc<ThreadHold>| {
-        let Holding { slot, lease } = &other.holding;
+        let Holding { slot, hold: its } = &other.holding;
         Arc::ptr_eq(slot, &hold.holding.slot)
-            && !Arc::ptr_eq(lease, &hold.holding.lease)
-            && lease.is_live()
+            && !Arc::ptr_eq(its, &hold.holding.hold)
+            && its.is_live()
     };
     HOLDS.try_with(|holds| holds.0.borrow().values().any(is_other)).unwrap_or(false)
 }
@@ -187,7 +187,7 @@ fn forget(hold: &Rc<ThreadHold>) {
     });
 }
 
-/// By the address of the slot, or of the lease. Nothing else can have it while the hold keeps both alive.
+/// By the address of the slot, or of the hold. Nothing else can have it while the hold keeps both alive.
 type ByAddress = HashMap<*const (), Rc<ThreadHold>, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]

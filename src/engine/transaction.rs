@@ -49,10 +49,10 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
     for holding in holdings {
         holding.check_valid().map_err(|error| error.of(holding.name()))?;
     }
-    let under_way: Vec<_> = holdings.iter().map(|holding| holding.lease.command()).collect();
+    let under_way: Vec<_> = holdings.iter().map(|holding| holding.hold.lease.command()).collect();
     let owners: Vec<_> = holdings
         .iter()
-        .map(|holding| (&**holding.slot.target(), &*holding.lease.terms.owner))
+        .map(|holding| (&**holding.slot.target(), &*holding.hold.lease.grant.owner))
         .collect();
     let deadline = first.context().exchange_deadline();
     let applied = first.context().exchange(|it| it.apply(&owners, pipeline, deadline));

@@ -49,7 +49,7 @@ impl Holding {
         }
         let outcome = outcome.map_err(|error| error.of(self.name()));
         match &outcome {
-            Ok(true) => upgrade.long_wait.acquired(&self.lease),
+            Ok(true) => upgrade.long_wait.acquired(&self.hold),
             outcome => upgrade.long_wait.not_acquired(outcome.as_ref().err()),
         }
         outcome
@@ -70,20 +70,20 @@ struct Upgrade<'a> {
 
 impl Upgrade<'_> {
     fn run(&mut self) -> Result<bool> {
-        let Holding { slot, lease } = self.holding;
+        let Holding { slot, hold } = self.holding;
         let Some(_waits) = slot.begin_upgrade() else {
             return Err(cancelled_error(self.holding.context()));
         };
         // It stays the upgradable reader until Redis has replied.
-        let mut number = lease.begin_change(Access::UpgradableRead);
+        let mut number = hold.lease.begin_change(Access::UpgradableRead);
         let mut to = ChangeTo::Access(Access::Write);
         loop {
             self.holding.check_valid()?;
             let reply = self.ask(number, to);
             let pause = match reply {
                 Ok(ChangeReply::Changed { token: Some(token), waiters, .. }) => {
-                    lease.upgraded(number, token);
-                    slot.note_waiters(lease, Moment::PAST, waiters);
+                    hold.lease.upgraded(number, token);
+                    hold.lease.counted(Moment::PAST, Some(waiters));
                     // The lease may have ended while the reply was on its way.
                     return self.holding.check_valid().map(|()| true);
                 }
@@ -94,7 +94,7 @@ impl Upgrade<'_> {
                 }
                 // Redis has dropped it as dead, or does not know of it yet.
                 Ok(ChangeReply::Stale | ChangeReply::Changed { token: None, .. }) => {
-                    number = lease.begin_change(Access::UpgradableRead);
+                    number = hold.lease.begin_change(Access::UpgradableRead);
                     to = ChangeTo::Access(Access::Write);
                     self.backoff.next()
                 }
@@ -115,14 +115,14 @@ impl Upgrade<'_> {
             let Some(left) = self.time_left() else { break };
             let (context, target) = (self.holding.context(), slot.target());
             self.long_wait.log_if_slow(context, target, None);
-            let until_loss = lease.valid_until().since(context.now());
+            let until_loss = hold.valid_until().since(context.now());
             if slot.pause_upgrade(pause.min(left).min(until_loss)) == Paused::Cancelled {
                 return Err(cancelled_error(context));
             }
         }
         // The next number, so that no request of this upgrade counts any more. In an outage the caller's time is over
         // by now, and the worker sends it.
-        let number = lease.begin_change(Access::UpgradableRead);
+        let number = hold.lease.begin_change(Access::UpgradableRead);
         let deadline = self.holding.context().exchange_deadline().min(self.last_deadline);
         self.holding.settle_change(number, Access::UpgradableRead, deadline).map(|()| false)
     }
@@ -139,7 +139,7 @@ impl Upgrade<'_> {
     fn pause_for(&mut self, busy: Busy) -> Result<Duration> {
         let context = self.holding.context();
         self.long_wait.blocker = Some(Blocker::Remote(busy.holder, context.now()));
-        if self.holding.lease.terms.options.wait_kind() == WaitKind::Spin {
+        if self.holding.hold.options.wait_kind() == WaitKind::Spin {
             return Ok(self.backoff.next());
         }
         if !context.listener.is_live() && self.time_left().is_some() {

@@ -53,8 +53,8 @@ impl Guard {
     }
 
     #[cfg(all(test, leasehold_shuttle))]
-    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::HeldLease> {
-        &self.holding().lease
+    pub(crate) fn hold(&self) -> &crate::base::sync::Arc<crate::engine::hold::Hold> {
+        &self.holding().hold
     }
 
     /// How many times this thread holds the lock. No I/O.
@@ -75,7 +75,7 @@ impl Guard {
 
     /// Its owner's value in Redis.
     pub(super) fn owner(&self) -> &[u8] {
-        &self.holding().lease.terms.owner
+        &self.holding().hold.lease.grant.owner
     }
 
     /// Releases as a drop does, but returns a loss.

@@ -106,7 +106,7 @@ impl Handle {
         if let Err(error) = hold.holding().check_valid() {
             return Err(error.of(self.name()));
         }
-        if let (Some(held), Some(wanted)) = (hold.holding().lease.access(), access)
+        if let (Some(held), Some(wanted)) = (hold.holding().hold.lease.access(), access)
             && held < Access::Write
             && wanted > Access::Read
         {
@@ -237,7 +237,7 @@ impl Handle {
         // Zero for a lost hold, although its guards are there: a caller that counts wants to know
         // whether it is protected.
         find(&self.slot)
-            .filter(|hold| hold.holding().lease.is_valid_at(self.slot.context().now()))
+            .filter(|hold| hold.holding().hold.is_valid_at(self.slot.context().now()))
             .map_or(0, |hold| hold.count())
     }
 

@@ -57,7 +57,7 @@ impl ThreadHeld {
         wait_limit: WaitLimit,
     ) -> Result<std::result::Result<ThreadHeld, ThreadHeld>> {
         let hold = self.hold();
-        if hold.holding().lease.access() < Some(Access::Write) {
+        if hold.holding().hold.lease.access() < Some(Access::Write) {
             if hold.count() > 1 || has_other(hold) {
                 return Err(waits_for_itself(hold.holding().name(), Access::Read, Access::Write));
             }
@@ -217,7 +217,7 @@ impl OwnedHold {
         // Also for a lease that was lost on its way: the guard then reports the loss, where an
         // error here would leave the caller without anything to ask for its cause.
         let holding = self.0.take().expect("a hold is there until it is consumed");
-        let access = holding.lease.access();
+        let access = holding.hold.lease.access();
         ThreadHeld::new(adopt(holding), access)
     }
 

@@ -27,7 +27,7 @@ macro_rules! view_methods {
             /// # }
             /// ```
             pub fn fencing_token(&self) -> $crate::FencingToken {
-                self.holding().lease.token()
+                self.holding().hold.token()
             }
 
             /// Whether the lease is still valid on this machine's clock. No I/O.

@@ -49,7 +49,7 @@ impl LeaseWatch {
     pub(super) fn of(holding: &Holding, access: Option<Access>) -> LeaseWatch {
         // The watch shares the lease, but is no hold: it has no count and releases nothing when it
         // is dropped. So a forgotten watch keeps memory, and no lock.
-        let access = access.or_else(|| holding.lease.access());
+        let access = access.or_else(|| holding.hold.lease.access());
         LeaseWatch { holding: holding.clone(), access }
     }
 

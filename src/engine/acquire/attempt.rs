@@ -105,8 +105,8 @@ impl Drop for AcquireLoop<'_> {
         // one ended, also by a panic: without an acquirer the threads in the slot would wait for ever.
         if let Some(attempt) = self.attempt.take() {
             // After a panic nobody would release what was passed on to this thread.
-            if let Some(lease) = self.slot.take_passed() {
-                Holding::new(self.slot, lease).release_in_background();
+            if let Some(hold) = self.slot.take_passed() {
+                Holding::new(self.slot, hold).release_in_background();
             }
             self.slot.stop_acquiring(attempt, |attempt| self.clean_up(attempt));
         }

@@ -7,7 +7,8 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::acquire::{AcquireLoop, NextAction, cancelled_error};
-use crate::engine::lease::{Grant, HeldLease, validity};
+use crate::engine::hold::Hold;
+use crate::engine::lease::{Grant, validity};
 use crate::engine::slot::{Attempt, Received, ReceivedGrant};
 use crate::observe::How;
 use crate::protocol::reply::Granted;
@@ -40,9 +41,9 @@ impl AcquireLoop<'_> {
         let server_time = (micros, received);
         let grant = Grant { owner, token, ttl, sent, server_time, settled, slots };
         let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
-        let lease = HeldLease::new(target, clock, grant, *self.options);
-        if self.slot.granted(&lease, waiters) {
-            return NextAction::Held(lease);
+        let hold = Hold::first(target, clock, grant, *self.options);
+        if self.slot.granted(&hold, waiters) {
+            return NextAction::Held(hold);
         }
         // No caller has had the lease, so nobody is told of a loss, and `drop` removes it from Redis.
         self.attempt = Some(Attempt { unknown: true, ..attempt });
@@ -77,7 +78,7 @@ impl AcquireLoop<'_> {
     pub(super) fn finish(&mut self, outcome: Result<()>) -> NextAction {
         let message = match self.slot.take_received(false) {
             Some(Received::Grant(message)) => message,
-            Some(Received::Lease(lease)) => return self.inherit(lease),
+            Some(Received::Hold(hold)) => return self.inherit(hold),
             None => return NextAction::GiveUp(outcome),
         };
         match self.read_grant(message) {
@@ -93,15 +94,15 @@ impl AcquireLoop<'_> {
     pub(super) fn fail(&mut self, error: Error) -> NextAction {
         // A grant is left to `drop`, which removes the attempt. A lease has no other owner.
         match self.slot.take_passed() {
-            Some(lease) => self.inherit(lease),
+            Some(hold) => self.inherit(hold),
             None => NextAction::Fail(error),
         }
     }
 
     /// Takes the lease that another thread passed on to this one.
-    pub(super) fn inherit(&mut self, lease: Arc<HeldLease>) -> NextAction {
+    pub(super) fn inherit(&mut self, hold: Arc<Hold>) -> NextAction {
         self.long_wait.how = How::LocalHandOff;
-        NextAction::Held(lease)
+        NextAction::Held(hold)
     }
 
     /// Reads the grant of a message. Returns `None` unless it is certainly valid (rule 10).

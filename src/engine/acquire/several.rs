@@ -28,8 +28,8 @@ use crate::engine::acquire::{
 };
 use crate::engine::blocker::Blocker;
 use crate::engine::durability::confirm;
+use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
-use crate::engine::lease::HeldLease;
 use crate::engine::long_wait::LongWait;
 use crate::engine::release::release_all;
 use crate::engine::slot::{Admission, Attempt, Slot, WaitLimit};
@@ -59,8 +59,8 @@ struct Try<'a> {
 struct Spare(Option<Holding>);
 
 impl Spare {
-    fn new(slot: &Arc<Slot>, lease: Arc<HeldLease>) -> Spare {
-        Spare(Some(Holding::new(slot, lease)))
+    fn new(slot: &Arc<Slot>, hold: Arc<Hold>) -> Spare {
+        Spare(Some(Holding::new(slot, hold)))
     }
 
     fn take(mut self) -> Option<Holding> {
@@ -176,9 +176,9 @@ fn enter<'a>(
                 let acquirer = AcquireLoop::new(slot, options, times, long_wait, attempt);
                 entered.push(Entered::Acquires(Box::new(Try { acquirer, reply: None })));
             }
-            Some(Admission::Held(lease)) => {
-                long_wait.got_lease(&lease);
-                entered.push(Entered::Holds(Spare::new(slot, lease)));
+            Some(Admission::Held(hold)) => {
+                long_wait.got_lease(&hold);
+                entered.push(Entered::Holds(Spare::new(slot, hold)));
             }
             Some(Admission::Busy(blocker)) => {
                 long_wait.blocker = blocker;
@@ -250,7 +250,7 @@ impl Try<'_> {
     }
 
     /// Takes the lease, if it was granted.
-    fn lease(&mut self) -> Option<Result<Arc<HeldLease>>> {
+    fn lease(&mut self) -> Option<Result<Arc<Hold>>> {
         let (acquired, sending) = self.reply.take_if(|(reply, _)| reply.is_granted())?;
         let next = self.acquirer.judge(acquired, &sending);
         let outcome = self.acquirer.follow(next)?;
@@ -285,7 +285,7 @@ impl Try<'_> {
     }
 
     /// Waits for the lock.
-    fn go_on(mut self) -> Result<Option<Arc<HeldLease>>> {
+    fn go_on(mut self) -> Result<Option<Arc<Hold>>> {
         match self.reply.take() {
             None => self.acquirer.run(true),
             Some((acquired, sending)) => {

@@ -1,11 +1,12 @@
-//! A lease whose end coincides with replies about it.
+//! A lease and its hold, whose end coincides with replies about it.
 
 use super::*;
 use crate::base::id::Identity;
 use crate::base::name::Name;
-use crate::base::option::Lease;
+use crate::base::option::Lease as LeaseOption;
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
+use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -24,7 +25,8 @@ struct Bench {
     clock: Arc<ManualClock>,
     begin: Moment,
     slot: Arc<Slot>,
-    lease: Arc<HeldLease>,
+    lease: Arc<Lease>,
+    hold: Arc<Hold>,
 }
 
 impl Bench {
@@ -49,8 +51,8 @@ impl Bench {
         };
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));
-        let lease = HeldLease::new(target, as_clock, grant, options);
-        Bench { clock, begin, slot, lease }
+        let hold = Hold::first(target, as_clock, grant, options);
+        Bench { clock, begin, slot, lease: Arc::clone(&hold.lease), hold }
     }
 
     /// Puts the clock forward to this long after the start.
@@ -61,22 +63,97 @@ impl Bench {
 }
 
 fn renewed() -> LockOptions {
-    LockOptions::new().lease(Lease::renewed(LEASE))
+    LockOptions::new().lease(LeaseOption::renewed(LEASE))
 }
 
 /// The reply comes between the start of the release and the hand-off to the next thread.
 #[test]
-fn renewal_confirmed_during_a_release_changes_nothing() {
+fn renewal_confirmed_during_a_hand_off_is_for_the_next_hold() {
+    let bench = Bench::new(renewed());
+    let sent = bench.at(SECOND);
+    assert!(bench.hold.begin_release().is_some());
+    let under_way = bench.lease.renewal();
+    let next =
+        Hold::next(&bench.lease, &renewed(), bench.clock.now()).expect("it may be passed on");
+    drop(under_way);
+    bench.lease.renewed(sent);
+    assert_eq!(next.valid_until(), validity(sent, LEASE, &renewed()));
+    assert!(bench.lease.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
+    assert_eq!(bench.hold.valid_until(), Moment::PAST, "the hold before is over");
+}
+
+#[test]
+fn renewal_confirmed_after_the_release_changes_nothing() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     let before = (bench.lease.leased_until(), bench.lease.renew_at());
-    assert!(bench.lease.begin_release().is_some());
+    assert!(bench.hold.begin_release().is_some());
+    bench.lease.release();
     bench.lease.renewed(sent);
     assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);
-    let next = bench.lease.successor(&renewed(), bench.clock.now()).expect("it may be passed on");
-    assert!(next.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
-    // If the next hold is lost, its release reaches as far as the lease in Redis.
-    assert!(next.perhaps_until() >= sent.after(LEASE));
+    assert!(bench.lease.is_over() && !bench.lease.lose(LossCause::Deleted, sent));
+    // Its removal reaches as far as the lease in Redis.
+    assert!(bench.lease.perhaps_until() >= sent.after(LEASE));
+}
+
+/// A command of the hold before would run under the next one (rule 17).
+#[test]
+fn command_under_way_prevents_a_hand_off_and_a_renewal_does_not() {
+    let bench = Bench::new(renewed());
+    let now = bench.at(SECOND);
+    let renewal = bench.lease.renewal();
+    assert!(bench.lease.may_last(now));
+    let command = bench.lease.command();
+    assert!(!bench.lease.may_last(now) && bench.lease.may_be_shared(now));
+    drop(command);
+    assert!(bench.lease.may_last(now) && bench.lease.is_under_way());
+    drop(renewal);
+    bench.lease.command().keep_pending();
+    assert!(!bench.lease.may_last(now) && bench.lease.is_under_way());
+}
+
+#[test]
+fn lost_lease_ends_all_its_holds_and_gets_no_other() {
+    let bench = Bench::new(renewed());
+    let now = bench.at(SECOND);
+    assert!(bench.lease.lose(LossCause::Taken, now));
+    assert!(!bench.hold.is_valid_at(now));
+    assert!(Hold::next(&bench.lease, &renewed(), now).is_none());
+    assert_eq!(bench.hold.expire(now).expect("lost").cause(), LossCause::Taken);
+    bench.lease.renewed(now);
+    assert!(bench.lease.is_over(), "a late reply revives it");
+}
+
+/// The worker may find it lingering each time, between two holds.
+#[test]
+fn lingering_lease_is_renewed_only_if_it_was_taken_again() {
+    let bench = Bench::new(renewed());
+    let due = bench.lease.renew_at();
+    bench.at(due.since(bench.begin));
+    bench.lease.linger(due.after(SECOND));
+    assert!(!bench.lease.needs_renewal(due), "nobody needs it");
+    let next = Hold::next(&bench.lease, &renewed(), due).expect("it may be taken");
+    assert!(bench.lease.needs_renewal(due));
+    bench.lease.linger(due.after(SECOND));
+    assert!(bench.lease.needs_renewal(due), "threads take it over and over");
+    assert!(!bench.lease.needs_renewal(due), "once");
+    drop(next);
+}
+
+#[test]
+fn next_hold_counts_its_renewals_for_itself() {
+    let most = renewed().max_renewals(1);
+    let bench = Bench::new(most);
+    let sent = bench.at(SECOND);
+    bench.lease.renewed(sent);
+    assert_eq!(bench.lease.renew_at(), Moment::FAR, "used up");
+    let next = Hold::next(&bench.lease, &most, sent).expect("it may be passed on");
+    assert!(bench.lease.renew_at() < next.valid_until());
+    bench.lease.renewed(sent);
+    assert_eq!(bench.lease.renew_at(), Moment::FAR, "used up");
+    let _last = Hold::next(&bench.lease, &renewed(), sent).expect("it may be passed on");
+    bench.lease.renewed(sent);
+    assert!(bench.lease.renew_at() < Moment::FAR, "it has no limit");
 }
 
 #[test]
@@ -84,7 +161,7 @@ fn renewal_confirmed_in_time_changes_all_of_the_lease() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     bench.lease.renewed(sent);
-    assert_eq!(bench.lease.valid_until(), validity(sent, LEASE, &renewed()));
+    assert_eq!(bench.hold.valid_until(), validity(sent, LEASE, &renewed()));
     assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
     assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
 }
@@ -96,14 +173,14 @@ fn late_renewal_reply_revives_no_hold() {
         let bench = Bench::new(renewed());
         let sent = bench.at(SECOND);
         let now = bench.at(CLAIM);
-        assert!(bench.lease.is_live() && !bench.lease.is_valid_at(now));
+        assert!(bench.hold.is_live() && !bench.hold.is_valid_at(now));
         if renewal {
             bench.lease.renewed(sent);
         } else {
             bench.lease.lengthen(sent, LEASE);
         }
-        assert!(!bench.lease.is_valid_at(now), "renewal: {renewal}");
-        let loss = bench.lease.expire(now).expect("it is found lost");
+        assert!(!bench.hold.is_valid_at(now), "renewal: {renewal}");
+        let loss = bench.hold.expire(now).expect("it is found lost");
         assert_eq!(loss.cause(), LossCause::Expired);
         assert!(bench.lease.perhaps_until() >= sent.after(LEASE), "Redis keeps it");
     }
@@ -114,9 +191,9 @@ fn late_renewal_reply_revives_no_hold() {
 fn hold_lost_during_its_renewal_is_released() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
-    let renewal = bench.lease.command();
+    let renewal = bench.lease.renewal();
     bench.at(CLAIM);
-    assert!(Holding::new(&bench.slot, Arc::clone(&bench.lease)).release().unwrap_err().is_lost());
+    assert!(Holding::new(&bench.slot, Arc::clone(&bench.hold)).release().unwrap_err().is_lost());
     bench.lease.renewed(sent);
     drop(renewal);
     let worker = &bench.slot.context().worker;
@@ -129,8 +206,8 @@ fn extension_confirmed_after_max_hold_revives_no_hold() {
     let bench = Bench::new(renewed().max_hold(SECOND * 2));
     let now = bench.at(SECOND * 2);
     bench.lease.lengthen(now, LEASE);
-    assert!(!bench.lease.is_valid_at(now));
-    assert_eq!(bench.lease.expire(now).expect("lost").cause(), LossCause::MaxHold);
+    assert!(!bench.hold.is_valid_at(now));
+    assert_eq!(bench.hold.expire(now).expect("lost").cause(), LossCause::MaxHold);
 }
 
 /// As after a suspend, in which both ends have passed.
@@ -142,7 +219,7 @@ fn loss_noticed_late_has_the_cause_of_the_first_end() {
             bench.lease.renewal_failed();
         }
         let now = bench.at(SECOND * 60);
-        bench.lease.expire(now).expect("it is over").cause()
+        bench.hold.expire(now).expect("it is over").cause()
     };
     assert_eq!(cause(SECOND * 2, true), LossCause::MaxHold);
     assert_eq!(cause(SECOND * 20, true), LossCause::Unreachable);

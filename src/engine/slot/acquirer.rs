@@ -6,8 +6,8 @@ use crate::base::share::Share;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
-use crate::engine::lease::HeldLease;
-use crate::engine::slot::holder::Demand;
+use crate::engine::hold::Hold;
+use crate::engine::slot::entry::Demand;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::EnterRequest;
 use crate::protocol::wake_message::GrantMessage;
@@ -17,7 +17,7 @@ use crate::protocol::wake_message::GrantMessage;
 pub(crate) enum Received {
     Grant(ReceivedGrant),
     /// A thread of this process passed its lease on.
-    Lease(Arc<HeldLease>),
+    Hold(Arc<Hold>),
 }
 
 /// A grant that a message reported.
@@ -49,7 +49,7 @@ pub(super) struct Acquirer {
     /// Whether Redis has replied since it last asked, and it goes on waiting: a lease may be passed on to it.
     pub(super) rests: bool,
     /// The lease of another thread that was passed on to this one while it waited.
-    pub(super) passed: Option<Arc<HeldLease>>,
+    pub(super) passed: Option<Arc<Hold>>,
     /// Whether it should ask again at once.
     pub(super) retry_now: bool,
     pub(super) cancelled: bool,
@@ -113,14 +113,14 @@ impl Acquirer {
     }
 
     /// Another thread passes its lease on to it.
-    pub(super) fn inherit(&mut self, lease: Arc<HeldLease>) {
-        self.passed = Some(lease);
+    pub(super) fn inherit(&mut self, hold: Arc<Hold>) {
+        self.passed = Some(hold);
         self.rests = false;
     }
 
     /// Takes the lease that was passed on to it. From now on it gets none until Redis has replied again: it is
     /// about to ask, or has another, or gives up, and nobody would have that lease.
-    pub(super) fn take_passed(&mut self) -> Option<Arc<HeldLease>> {
+    pub(super) fn take_passed(&mut self) -> Option<Arc<Hold>> {
         self.rests = false;
         self.passed.take()
     }

@@ -3,7 +3,8 @@
 use crate::base::loss::LossCause;
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, drift_allowance};
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
+use crate::engine::lease::Lease;
 use crate::engine::ownership::released_or_taken;
 use crate::engine::slot::Slot;
 use crate::engine::worker::PendingRelease;
@@ -15,7 +16,7 @@ impl Slot {
     /// Sends one release request for a lease.
     pub(crate) fn send_release(
         &self,
-        lease: &HeldLease,
+        lease: &Lease,
         deadline: Moment,
     ) -> Result<Released, Failure> {
         let request = self.release_request(lease);
@@ -25,29 +26,29 @@ impl Slot {
     }
 
     /// The request that releases a lease.
-    pub(crate) fn release_request<'a>(&self, lease: &'a HeldLease) -> ReleaseRequest<'a> {
+    pub(crate) fn release_request<'a>(&self, lease: &'a Lease) -> ReleaseRequest<'a> {
         ReleaseRequest {
-            owner: &lease.terms.owner,
-            ttl: lease.terms.ttl(),
+            owner: &lease.grant.owner,
+            ttl: lease.ttl(),
             // The last token goes along: holds to which the lease was passed on used tokens that Redis has
             // not seen, and the next owner must get a higher one (rule 19).
-            last_token: lease.terms.last_token(),
-            kind: lease.terms.options.release.0,
+            last_token: lease.unstored_token(),
+            kind: lease.options.release.0,
         }
     }
 
     /// Releases a lease that lingers no longer. The worker goes on after `deadline`.
-    pub(super) fn release_now(&self, lease: &HeldLease, deadline: Moment) {
+    pub(super) fn release_now(&self, lease: &Lease, deadline: Moment) {
         // Without a reply the worker repeats it until Redis has replied. Every reply is final, because no
-        // lease lingers with a request under way or unsettled (rule 17). No thread holds the lease, so there
-        // is nobody to whom a loss could be reported.
+        // lease lingers with a command under way or unsettled (rule 17), and a renewal acquires nothing. No thread
+        // holds the lease, so there is nobody to whom a loss could be reported.
         if self.send_release(lease, deadline).is_err() {
             self.release_in_background(lease);
         }
     }
 
     /// Makes the worker release a lease.
-    pub(crate) fn release_in_background(&self, lease: &HeldLease) {
+    pub(crate) fn release_in_background(&self, lease: &Lease) {
         self.context.worker.release_in_background(self.pending_release(lease));
     }
 
@@ -58,10 +59,11 @@ impl Slot {
     ///   late one;
     /// - until the end of the lease, if `max_hold` ended the hold;
     /// - on a minority of several servers.
-    pub(crate) fn release_remainder(&self, lease: &Arc<HeldLease>) {
-        let Some(loss) = lease.loss() else { return };
+    pub(crate) fn release_remainder(&self, hold: &Hold) {
+        let Some(loss) = hold.loss() else { return };
+        let lease = &hold.lease;
         // Other threads may hold the same entry, and the last of them gives it back.
-        if !self.siblings(lease).is_empty() {
+        if self.is_shared(lease) {
             return;
         }
         let mut end = lease.perhaps_until();
@@ -72,7 +74,7 @@ impl Slot {
         // the release in a later turn, after it has read that reply.
         let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
-        let votes = protocol.may_still_own(&lease.terms.owner);
+        let votes = protocol.may_still_own(&lease.grant.owner);
         if end > self.context.now() || asked || votes {
             self.release_in_background(lease);
         }
@@ -82,39 +84,36 @@ impl Slot {
     /// reply may still run and make it the owner again: nobody here would know of that (rules 6, 30).
     ///
     /// The removal is due when no such request can run any more. After `max_hold` it waits for the end of
-    /// the lease too, because the thread may still be at work. After a shutdown the release is under way
-    /// already.
-    pub(super) fn release_later(&self, lease: &HeldLease, cause: LossCause) {
-        if lease.terms.settled <= self.context.now() {
+    /// the lease too, because the thread may still be at work.
+    pub(super) fn release_lost(&self, lease: &Lease) {
+        let (now, settled) = (self.context.now(), lease.grant.settled);
+        if settled <= now {
             return;
         }
-        let due = match cause {
-            LossCause::ShutDown => return,
-            // This lease is still good in Redis, unlike one that ran out: to release it now would let
-            // another holder in beside a thread that has not noticed the end of its hold.
-            LossCause::MaxHold => lease.terms.settled.max(lease.leased_until()),
-            _ => lease.terms.settled,
-        };
+        // One that is not lost is still good in Redis, unlike one that ran out: to release it now would let
+        // another holder in beside a thread that has not noticed the end of its hold.
+        let is_lost = lease.expire(now).is_some();
+        let due = if is_lost { settled } else { settled.max(lease.leased_until()) };
         self.context.worker.release_later(due, self.pending_release(lease));
     }
 
     /// What the worker needs to release a lease.
-    fn pending_release(&self, lease: &HeldLease) -> PendingRelease {
+    fn pending_release(&self, lease: &Lease) -> PendingRelease {
         let now = self.context.now();
         let end = lease.leased_until().max(lease.perhaps_until());
-        let ttl = lease.terms.ttl();
-        let skew = lease.terms.options.clock_skew(end.since(now));
+        let ttl = lease.ttl();
+        let skew = lease.options.clock_skew(end.since(now));
         PendingRelease {
             target: Arc::clone(&self.target),
-            owner: Arc::clone(&lease.terms.owner),
+            owner: Arc::clone(&lease.grant.owner),
             // At least now. The worker gives up when the time to live has passed after this moment, and
             // Redis may have renewed the lease until now.
-            settled: lease.terms.settled.max(now),
+            settled: lease.grant.settled.max(now),
             // How long the worker goes on trying. The lease may have been extended beyond its usual
             // length, and it ends in Redis later than here: by the allowances, by the drift in the time
             // since, and by the difference of the clocks if it is on another server by then.
             ttl: ttl.max(end.since(now) + drift_allowance(ttl) * 2 + skew * 2),
-            last_token: lease.terms.last_token(),
+            last_token: lease.unstored_token(),
             kept_until: Some(lease.kept_until()).filter(|&until| now < until),
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct Door {
 
 /// What a thread finds that wants to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum DoorState {
     Open(u64),
     Stale(u64),
     Shut,
@@ -56,11 +56,11 @@ impl Door {
         self.number == number
     }
 
-    pub(super) fn entry(&self, now: Moment) -> Entry {
+    pub(super) fn at(&self, now: Moment) -> DoorState {
         match self.number {
-            0 => Entry::Shut,
-            number if now < self.open_until => Entry::Open(number),
-            number => Entry::Stale(number),
+            0 => DoorState::Shut,
+            number if now < self.open_until => DoorState::Open(number),
+            number => DoorState::Stale(number),
         }
     }
 }
@@ -76,19 +76,19 @@ mod tests {
     #[test]
     fn door_is_open_for_a_heartbeat_after_the_sending() {
         let mut door = Door::SHUT;
-        assert_eq!(door.entry(SENT), Entry::Shut);
+        assert_eq!(door.at(SENT), DoorState::Shut);
         door.open(7, SENT);
         let last = SENT.after(HEARTBEAT - Duration::from_nanos(1));
         assert_eq!(
-            (door.entry(last), door.entry(SENT.after(HEARTBEAT))),
-            (Entry::Open(7), Entry::Stale(7))
+            (door.at(last), door.at(SENT.after(HEARTBEAT))),
+            (DoorState::Open(7), DoorState::Stale(7))
         );
         door.counted(7, last, 0);
-        assert_eq!(door.entry(SENT.after(HEARTBEAT)), Entry::Open(7));
+        assert_eq!(door.at(SENT.after(HEARTBEAT)), DoorState::Open(7));
         door.counted(7, SENT, 0);
         assert_eq!(
-            door.entry(SENT.after(HEARTBEAT)),
-            Entry::Open(7),
+            door.at(SENT.after(HEARTBEAT)),
+            DoorState::Open(7),
             "replies may come out of order"
         );
     }
@@ -99,9 +99,9 @@ mod tests {
         door.open(7, SENT);
         door.counted(7, SENT, 1);
         door.counted(7, SENT.after(HEARTBEAT), 0);
-        assert_eq!(door.entry(SENT), Entry::Shut);
+        assert_eq!(door.at(SENT), DoorState::Shut);
         door.open(9, SENT);
         door.counted(7, SENT.after(HEARTBEAT * 5), 0);
-        assert_eq!(door.entry(SENT.after(HEARTBEAT)), Entry::Stale(9), "not of an earlier entry");
+        assert_eq!(door.at(SENT.after(HEARTBEAT)), DoorState::Stale(9), "not of an earlier entry");
     }
 }

@@ -33,8 +33,7 @@ impl Slot {
     /// A message reports that this attempt was evicted. It is a hint that anybody can publish, so the
     /// worker asks Redis at once. If the lease lingers, it is released.
     pub(crate) fn on_evicted(self: &Arc<Slot>, number: u64) {
-        // Dropped once the slot is unlocked: this may be the last reference.
-        drop(self.transition(|state, step| state.on_evicted(number, step)));
+        self.transition(|state, step| state.on_evicted(number, step));
         self.revoke_linger(number);
     }
 
@@ -42,7 +41,7 @@ impl Slot {
     fn revoke_linger(self: &Arc<Slot>, number: u64) -> bool {
         // In one step: in two, a lease that begins to linger between them would be neither.
         let (ended, is_held) = self.transition(|state, step| {
-            let ended = state.end_linger(|holder| holder.is_attempt(number), step);
+            let ended = state.end_linger(|entry, _| entry.is_attempt(number), step);
             (ended, state.want_held(number))
         });
         // On this thread, which received the message: to wake another takes longer than the release, and

@@ -6,10 +6,10 @@
 mod acquirer;
 mod attempt;
 mod background_release;
-mod check;
 mod door;
+mod entry;
 mod fairness;
-mod holder;
+mod few;
 mod message;
 mod pause;
 mod share;
@@ -20,30 +20,32 @@ mod tests;
 mod upgrade;
 mod wait_limit;
 mod waiter;
+mod watch;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{Arc, AtomicU32, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::closing::ClosingPhase;
 use crate::engine::context::Context;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
+use crate::engine::lease::Lease;
 use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
 pub(crate) use acquirer::{Received, ReceivedGrant};
 pub(crate) use attempt::Attempt;
+use entry::KeepAlive;
 pub(crate) use fairness::ListenerCount;
-use holder::KeepAlive;
 pub(crate) use pause::Paused;
 pub(crate) use state::USUAL_REPLY_TIME;
 pub(crate) use state::unlock::Unlocked;
 use state::{EnterOutcome, SlotState};
-use step::{NextCheck, Step};
+use step::Step;
 pub(crate) use wait_limit::WaitLimit;
 pub(crate) use waiter::Admission;
 use waiter::{EnterRequest, Waiter};
@@ -55,8 +57,6 @@ pub(crate) struct Slot {
     table: Arc<SlotTable<Slot>>,
     target: Arc<Target>,
     state: Mutex<SlotState>,
-    /// How many times in a row the worker has found the state locked.
-    busy: AtomicU32,
     /// Where the acquirer pauses.
     pause: Condvar,
 }
@@ -68,7 +68,7 @@ impl Slot {
         target: Arc<Target>,
     ) -> Slot {
         let state = Mutex::new(SlotState::new(target.kind().overlaps()));
-        Slot { context, table, target, state, busy: AtomicU32::new(0), pause: Condvar::new() }
+        Slot { context, table, target, state, pause: Condvar::new() }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -104,6 +104,7 @@ impl Slot {
         event: impl FnOnce(&mut SlotState, &mut Step) -> T,
     ) -> T {
         let mut step = self.begin_step();
+        state.take_news();
         let outcome = event(&mut state, &mut step);
         // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease
         // or a slot, whose destructor must run under no lock.
@@ -116,7 +117,7 @@ impl Slot {
         // Still under the lock, because the order counts. Of two steps that ran one after the other, the
         // first may want a check and the second may cancel it. The other way round, the worker would keep
         // an entry for a slot without a lease, or have none for a lease, which then runs out.
-        let wakes_worker = self.schedule_worker(step.next_check);
+        let wakes_worker = self.tell_worker(step);
         // The threads are woken without the lock: they need it first of all, and to wake one takes a
         // system call. The admissions stand in the waiters already, so none can be missed.
         drop(state);
@@ -130,21 +131,21 @@ impl Slot {
         }
     }
 
-    /// Passes on when the worker has to check the slot. Returns whether the caller must wake the worker
-    /// once the slot is unlocked.
-    fn schedule_worker(self: &Arc<Slot>, next_check: NextCheck) -> bool {
-        match next_check {
-            NextCheck::Unchanged => false,
-            NextCheck::By(due) => self.context.worker.check_at(self, due),
-            NextCheck::At(due) => {
-                self.context.worker.forget(&**self);
-                self.context.worker.check_at(self, due)
-            }
-            NextCheck::Never => {
-                self.context.worker.forget(&**self);
-                false
-            }
+    /// Passes on when the worker has to come. Returns whether the caller must wake the worker once the slot is
+    /// unlocked.
+    fn tell_worker(self: &Arc<Slot>, step: &Step) -> bool {
+        let worker = &self.context.worker;
+        let mut wakes = false;
+        for (lease, due) in step.watched.iter() {
+            wakes |= worker.watch(lease, self, *due);
         }
+        step.forgotten.iter().for_each(|lease| worker.forget(lease));
+        match step.announced_at {
+            None => {}
+            Some(Moment::FAR) => worker.forget_slot(&**self),
+            Some(due) => wakes |= worker.watch_slot(self, due),
+        }
+        wakes
     }
 
     /// Waits until this thread is admitted.
@@ -159,6 +160,7 @@ impl Slot {
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
+        state.take_news();
         let entered =
             state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
 
@@ -175,12 +177,12 @@ impl Slot {
             EnterOutcome::Wait(waiter) => waiter,
         };
         // Not `carry_out`, which unlocks: the wait below begins with the lock. Nobody was admitted, and
-        // nothing wants an earlier check (a lease that was abandoned may cancel one), so neither a thread
-        // nor the worker is woken.
+        // no thread is woken. The worker may be: a linger is to end.
         if step.wakes_acquirer {
             self.pause.notify_all();
         }
-        self.schedule_worker(step.next_check);
+        let wakes_worker = self.tell_worker(&step);
+        self.context.worker.wake_if(wakes_worker);
         // A thread that makes one attempt waits here for the reply to another thread's request, or for
         // the end of a release. Both take one exchange at most.
         let deadline = wait_limit.end().unwrap_or_else(|| self.context.exchange_deadline());
@@ -214,7 +216,7 @@ impl Slot {
     }
 
     /// Releases leases that lingered, and are in the way of this thread.
-    fn release_lingering(&self, leases: &[Arc<HeldLease>], wait_limit: WaitLimit) {
+    fn release_lingering(&self, leases: &[Arc<Lease>], wait_limit: WaitLimit) {
         // This thread is the acquirer by now, so no other asks Redis meanwhile. The old leases
         // go first, or the new attempt would find its own process as the holder. What does not
         // get through within the caller's time is left to the worker.
@@ -293,16 +295,16 @@ impl Slot {
         self.state.lock().take_received(asks, self.context.now())
     }
 
-    /// Takes the lease that was passed on to the acquirer, if one was.
-    pub(crate) fn take_passed(&self) -> Option<Arc<HeldLease>> {
+    /// Takes the hold that was passed on to the acquirer, if one was.
+    pub(crate) fn take_passed(&self) -> Option<Arc<Hold>> {
         self.state.lock().take_passed()
     }
 
     /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then
     /// it has not.
-    pub(crate) fn granted(self: &Arc<Slot>, lease: &Arc<HeldLease>, waiters: u32) -> bool {
+    pub(crate) fn granted(self: &Arc<Slot>, hold: &Arc<Hold>, waiters: u32) -> bool {
         self.transition(|state, step| {
-            let is_granted = state.granted(lease, waiters, step);
+            let is_granted = state.granted(hold, waiters, step);
             // The thread that closes may not have come to this slot yet, and the wait is over when it does.
             if !is_granted && state.cancel_acquirer(step) {
                 self.context.closing.note_refused();
@@ -330,28 +332,28 @@ impl Slot {
         }
     }
 
-    /// A thread gives its lease up: the next thread gets it, or it lingers, or the caller must release
+    /// A thread gives its hold up: the next thread gets the lease, or it lingers, or the caller must release
     /// it.
-    pub(crate) fn unlock(self: &Arc<Slot>, lease: &Arc<HeldLease>) -> Unlocked {
+    pub(crate) fn unlock(self: &Arc<Slot>, hold: &Arc<Hold>) -> Unlocked {
         let unlocked =
-            self.transition(|state, step| state.unlock(lease, Arc::clone(self) as KeepAlive, step));
+            self.transition(|state, step| state.unlock(hold, Arc::clone(self) as KeepAlive, step));
         if unlocked == Unlocked::ToThread {
             // From now on waiters elsewhere should be able to report themselves. Without a listener they
             // count as present, and passing on stays short.
-            self.context.listen_for_waiters(&lease.terms.options);
+            self.context.listen_for_waiters(&hold.options);
         }
         unlocked
     }
 
     /// Removes a lease that was lost or released. The next thread acquires.
-    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<HeldLease>) {
+    pub(crate) fn remove(self: &Arc<Slot>, lease: &Arc<Lease>) {
         self.transition(|state, step| state.remove(lease, step));
     }
 
     /// Removes a lease after its release was sent, and notes how many clients received that.
     pub(crate) fn released(
         self: &Arc<Slot>,
-        lease: &Arc<HeldLease>,
+        lease: &Arc<Lease>,
         listener_count: Option<ListenerCount>,
     ) {
         self.transition(|state, step| {
@@ -373,15 +375,17 @@ impl Slot {
         self.state.lock().is_in_exchange(self.context.closing.phase() == ClosingPhase::Ended)
     }
 
-    /// The leases that threads here hold.
+    /// The holds of threads here.
     #[cfg(test)]
-    pub(crate) fn leases(&self) -> Vec<Arc<HeldLease>> {
-        self.state.lock().leases()
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.state.lock().holds()
     }
 
     /// How many waiters are known, here and in other processes.
     pub(crate) fn waiters(&self) -> usize {
-        self.state.lock().waiters()
+        let mut state = self.state.lock();
+        state.take_news();
+        state.waiters()
     }
 
     /// Cancels all waits of this process for this name. Returns how many there were.
@@ -389,9 +393,9 @@ impl Slot {
         self.transition(|state, step| state.cancel(step))
     }
 
-    /// The same as the client is closing, with the leases that threads here have: there will be no others.
-    pub(crate) fn close(self: &Arc<Slot>) -> (usize, Vec<Arc<HeldLease>>) {
-        self.transition(|state, step| (state.cancel(step), state.leases()))
+    /// The same as the client is closing, with the holds of threads here: there will be no others.
+    pub(crate) fn close(self: &Arc<Slot>) -> (usize, Vec<Arc<Hold>>) {
+        self.transition(|state, step| (state.cancel(step), state.holds()))
     }
 }
 
@@ -403,9 +407,7 @@ impl fmt::Debug for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // A slot whose lease was abandoned still has an entry there, which would keep its memory until it
-        // is due.
-        self.context.worker.forget(self);
+        self.context.worker.forget_slot(self);
         self.table.forget(self.target.name());
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::HeldLease;
-use crate::engine::slot::holder::HoldState;
+use crate::engine::hold::Hold;
+use crate::engine::lease::Lease;
+use crate::engine::slot::few::Few;
 use crate::engine::slot::waiter::{Admission, Waiter};
 
 /// What an event may know besides the state, and the effects that the slot carries out afterwards.
@@ -16,27 +17,19 @@ pub(super) struct Step {
     pub(super) closing: bool,
     /// Whether the client announces what lasts.
     pub(super) announces: bool,
-    /// The threads to wake. Most events wake at most one, so the first needs no allocation.
-    first: Option<Arc<Waiter>>,
-    more: Vec<Arc<Waiter>>,
+    /// The threads to wake.
+    woken: Few<Arc<Waiter>>,
     /// Whether to wake the acquirer from its pause, so that it looks at the state again.
     pub(super) wakes_acquirer: bool,
-    pub(super) next_check: NextCheck,
-    /// Dropped once the slot is unlocked: it may have the last reference to the lease or to the slot.
-    pub(super) dropped: Option<HoldState>,
-    /// The same of leases.
-    pub(super) leases: Vec<Arc<HeldLease>>,
-}
-
-/// When the worker has to check the slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextCheck {
-    /// As scheduled before.
-    Unchanged,
-    By(Moment),
-    /// Instead of the moment that was scheduled before.
-    At(Moment),
-    Never,
+    /// The leases that the worker has to come to earlier than it would, and when.
+    pub(super) watched: Few<(Arc<Lease>, Moment)>,
+    /// The leases that it need not come to any more.
+    pub(super) forgotten: Few<Arc<Lease>>,
+    /// When the worker has to come to the slot, in which threads only wait; [`Moment::FAR`] if it need not;
+    /// `None` if that is as before.
+    pub(super) announced_at: Option<Moment>,
+    /// Dropped once the slot is unlocked: each may be the last reference.
+    pub(super) holds: Vec<Arc<Hold>>,
 }
 
 impl Step {
@@ -46,28 +39,43 @@ impl Step {
             hears,
             closing,
             announces: false,
-            first: None,
-            more: Vec::new(),
+            woken: Few::new(),
             wakes_acquirer: false,
-            next_check: NextCheck::Unchanged,
-            dropped: None,
-            leases: Vec::new(),
+            watched: Few::new(),
+            forgotten: Few::new(),
+            announced_at: None,
+            holds: Vec::new(),
         }
     }
 
     /// Admits a waiting thread, which is woken once the slot is unlocked.
     pub(super) fn admit(&mut self, waiter: &Arc<Waiter>, admission: Admission) {
         waiter.assign(admission);
-        let waiter = Arc::clone(waiter);
-        match &self.first {
-            None => self.first = Some(waiter),
-            Some(_) => self.more.push(waiter),
+        self.woken.push(Arc::clone(waiter));
+    }
+
+    /// A thread has changed this lease: the worker comes to it when it needs that.
+    pub(super) fn watch(&mut self, lease: &Arc<Lease>) {
+        let due = lease.next_due(self.now);
+        // Only ever earlier. A look that comes too early finds nothing due and is repeated; each one that is not
+        // moved spares the lock of the task queue, and perhaps a wake-up, on the path of a lock.
+        if due < lease.due() {
+            self.watched.push((Arc::clone(lease), due));
+        }
+    }
+
+    /// Nobody needs this lease any more.
+    pub(super) fn forget(&mut self, lease: &Arc<Lease>) {
+        lease.release();
+        // Without a timer there is nothing to remove, and the lock of the task queue is not taken.
+        if lease.due() != Moment::FAR {
+            self.forgotten.push(Arc::clone(lease));
         }
     }
 
     /// Wakes the threads that were admitted.
     pub(super) fn wake(&self) {
-        self.first.iter().chain(&self.more).for_each(|waiter| {
+        self.woken.iter().for_each(|waiter| {
             waiter.woken.notify_one();
         });
     }

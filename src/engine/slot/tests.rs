@@ -11,10 +11,11 @@ use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::closing::ClosingPhase;
-use crate::engine::lease::{Grant, HeldLease};
+use crate::engine::hold::Hold;
+use crate::engine::lease::Grant;
 use crate::engine::long_wait::LongWait;
 use crate::engine::slot::{Admission, Slot, WaitLimit};
-use crate::engine::worker::RenewableSlot;
+use crate::engine::worker::WatchedSlot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::kind::weighted::RW_LOCK;
@@ -55,7 +56,7 @@ impl Clock for Ticking {
 
 /// A lease that was granted just now with this token, at this time of the server in microseconds; with
 /// its clock and its slot.
-fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
+fn granted(look: u64, token: u64, micros: u64) -> (Arc<Ticking>, Arc<Slot>, Arc<Hold>) {
     granted_of(&MutexKind, LockOptions::new(), (look, token, micros))
 }
 
@@ -64,7 +65,7 @@ fn granted_of(
     kind: &'static dyn LockKind,
     options: LockOptions,
     (look, token, micros): (u64, u64, u64),
-) -> (Arc<Ticking>, Arc<Slot>, Arc<HeldLease>) {
+) -> (Arc<Ticking>, Arc<Slot>, Arc<Hold>) {
     let clock =
         Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look, next: Hook::default() });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
@@ -87,22 +88,21 @@ fn granted_of(
         settled: Moment::PAST,
         slots: None,
     };
-    let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    (clock, slot, lease)
+    let hold = Hold::first(Arc::clone(slot.target()), as_clock(), grant, options);
+    (clock, slot, hold)
 }
 
 /// The tokens of the next holds of such a lease.
 fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
-    let (clock, _slot, mut lease) = granted(look, token, micros);
+    let (clock, _slot, hold) = granted(look, token, micros);
     let (options, begin) = (LockOptions::new(), clock.nanos.load(Ordering::SeqCst));
     let mut tokens = Vec::new();
     while tokens.len() < holds
-        && let Some(next) = lease.successor(&options, clock.now())
+        && let Some(next) = Hold::next(&hold.lease, &options, clock.now())
     {
         let passed = (clock.nanos.load(Ordering::SeqCst) - begin + look) / 1_000;
-        assert!(next.terms.token.get() <= micros + passed, "ahead of the server's clock");
-        tokens.push(next.terms.token.get());
-        lease = next;
+        assert!(next.token().get() <= micros + passed, "ahead of the server's clock");
+        tokens.push(next.token().get());
     }
     tokens
 }
@@ -126,149 +126,175 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 /// The reply with the grant is still on its way when the message comes.
 #[test]
 fn eviction_message_before_its_grant_makes_the_lease_doubted() {
-    let (clock, slot, lease) = granted(50, 1_000, 1_000);
+    let (clock, slot, hold) = granted(50, 1_000, 1_000);
     let admission = slot.enter(
-        &lease.terms.options,
+        &hold.options,
         WaitLimit::Until(Moment::FAR),
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
     assert!(matches!(admission, Admission::Acquire { .. }), "{admission:?}");
     slot.restart(7);
     slot.on_evicted(7);
-    slot.granted(&lease, 0);
-    assert!(lease.is_doubted() && !lease.may_last(clock.now()));
+    slot.granted(&hold, 0);
+    assert!(hold.lease.is_doubted() && !hold.lease.may_last(clock.now()));
 }
 
 /// Its thread may have no processor.
 #[test]
-fn worker_comes_back_to_a_slot_that_is_locked() {
-    let (clock, slot, lease) = granted(50, 1_000, 1_000);
+fn slot_that_is_locked_keeps_the_worker_for_no_longer_than_it_waits() {
+    let (clock, slot, hold) = granted(50, 1_000, 1_000);
     let always = WaitLimit::Until(Moment::FAR);
-    slot.enter(
-        &lease.terms.options,
-        always,
-        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
-    );
-    slot.granted(&lease, 0);
-    slot.context().worker.forget(&*slot);
+    let long_wait = &mut LongWait::begin(slot.shared_context(), slot.target(), None);
+    slot.enter(&hold.options, always, long_wait);
+    slot.granted(&hold, 0);
+    assert!(hold.lease.lose(LossCause::Taken, clock.now()));
     let locked = slot.state.lock();
-    assert!(Arc::clone(&slot).check(clock.now(), SECOND).0.is_empty());
-    assert_eq!(slot.context().worker.len().0, 1, "nobody looks at it any more");
+    assert!(Arc::clone(&slot).end_over(&hold.lease, Duration::ZERO).is_none());
+    assert!(Arc::clone(&slot).announce(clock.now(), SECOND).is_none());
+    assert!(!hold.is_valid_at(clock.now()), "its thread knows all the same");
     drop(locked);
-    assert_eq!(Arc::clone(&slot).check(clock.now(), SECOND).0.len(), 1);
+    assert_eq!(Arc::clone(&slot).end_over(&hold.lease, Duration::ZERO).map(|it| it.len()), Some(1));
+    assert!(hold.loss().is_some() && slot.holds().is_empty());
 }
 
 /// The thread that closes has still to come to the slot.
 #[test]
 fn wait_that_ends_as_the_client_closes_is_counted_once() {
-    let (_clock, slot, lease) = granted(50, 1_000, 1_000);
+    let (_clock, slot, hold) = granted(50, 1_000, 1_000);
     let always = WaitLimit::Until(Moment::FAR);
     slot.enter(
-        &lease.terms.options,
+        &hold.options,
         always,
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
     let closing = &slot.context().closing;
     closing.set(ClosingPhase::Closing);
-    assert!(!slot.granted(&lease, 0));
+    assert!(!slot.granted(&hold, 0));
     assert_eq!((closing.take_refused(), slot.close().0), (1, 0));
 }
 
 #[test]
 fn eviction_of_another_attempt_is_ignored() {
-    let (clock, slot, lease) = granted(50, 1_000, 1_000);
+    let (clock, slot, hold) = granted(50, 1_000, 1_000);
     slot.enter(
-        &lease.terms.options,
+        &hold.options,
         WaitLimit::Until(Moment::FAR),
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
     slot.restart(7);
     slot.on_evicted(8);
-    slot.granted(&lease, 0);
-    assert!(!lease.is_doubted() && lease.may_last(clock.now()));
+    slot.granted(&hold, 0);
+    assert!(!hold.lease.is_doubted() && hold.lease.may_last(clock.now()));
 }
 
-/// Two readers share an entry, and the first is renewed for both.
-fn two_readers() -> (Arc<Ticking>, Arc<Slot>, [Arc<HeldLease>; 2]) {
+/// Two readers share an entry.
+fn two_readers() -> (Arc<Ticking>, Arc<Slot>, [Arc<Hold>; 2]) {
+    two_readers_of([None, None])
+}
+
+/// Each with this `max_hold`.
+fn two_readers_of(limits: [Option<Duration>; 2]) -> (Arc<Ticking>, Arc<Slot>, [Arc<Hold>; 2]) {
     let options = LockOptions::new().for_share(Share::Access(Access::Read));
-    let (clock, slot, first) = granted_of(&RW_LOCK, options, (50, 1_000, 1_000));
-    let enter = || {
-        let long_wait = &mut LongWait::begin(slot.shared_context(), slot.target(), None);
-        slot.enter(&options, WaitLimit::Until(Moment::FAR), long_wait)
-    };
-    assert!(matches!(enter(), Admission::Acquire { .. }));
+    let [of_first, of_second] = limits.map(|limit| match limit {
+        Some(limit) => options.max_hold(limit),
+        None => options,
+    });
+    let (clock, slot, first) = granted_of(&RW_LOCK, of_first, (50, 1_000, 1_000));
+    let Admission::Acquire { .. } = enter(&slot, &of_first) else { panic!("somebody has it") };
     slot.restart(7);
     slot.granted(&first, 0);
-    let Admission::Held(second) = enter() else { panic!("the door is shut") };
-    assert!(first.renew_at() < Moment::FAR && second.renew_at() == Moment::FAR);
+    let Admission::Held(second) = enter(&slot, &of_second) else { panic!("the door is shut") };
+    assert!(Arc::ptr_eq(&first.lease, &second.lease));
     (clock, slot, [first, second])
+}
+
+fn enter(slot: &Arc<Slot>, options: &LockOptions) -> Admission {
+    let long_wait = &mut LongWait::begin(slot.shared_context(), slot.target(), None);
+    slot.enter(options, WaitLimit::Until(Moment::FAR), long_wait)
 }
 
 /// Its thread has dropped it without a release.
 #[test]
-fn abandoned_reader_leaves_its_renewals_to_another() {
+fn abandoned_reader_leaves_the_lease_to_another() {
     let (clock, slot, [first, second]) = two_readers();
-    let due = first.renew_at();
+    let due = first.lease.renew_at();
     drop(first);
     clock.nanos.store(due.as_nanos(), Ordering::SeqCst);
-    let (checked, _) = Arc::clone(&slot).check(clock.now(), SECOND);
-    assert_eq!(checked.len(), 1);
-    assert!(second.renew_at() <= clock.now(), "nobody renews it");
+    assert!(second.lease.needs_renewal(clock.now()), "nobody renews it");
+    assert!(!slot.leave_entry(&second), "the last one gives it back");
+    let lease = Arc::downgrade(&second.lease);
+    drop(second);
+    assert!(lease.upgrade().is_none(), "it is renewed for nobody");
 }
 
 #[test]
-fn eviction_of_an_entry_is_asked_for_by_a_live_reader() {
+fn eviction_of_an_entry_is_asked_for_while_a_reader_lives() {
     let (clock, slot, [first, second]) = two_readers();
     assert!(first.lose(LossCause::MaxHold, clock.now()).is_some());
     slot.on_evicted(7);
-    assert!(second.is_doubted() && second.next_check() == Moment::PAST);
+    assert!(second.lease.is_doubted() && second.lease.due() < clock.now());
 }
 
 #[test]
-fn doubt_of_a_reader_that_leaves_is_looked_at_at_once() {
+fn doubt_stays_when_a_reader_leaves() {
     let (clock, slot, [first, second]) = two_readers();
-    first.doubt(clock.now());
+    slot.on_evicted(7);
     assert!(slot.leave_entry(&first));
-    assert!(second.is_doubted() && second.next_check() == Moment::PAST);
-}
-
-#[test]
-fn unanswered_renewal_of_a_reader_that_has_left_concerns_the_others() {
-    let (clock, slot, [first, second]) = two_readers();
-    assert!(slot.leave_entry(&first));
-    let until = clock.now().after(SECOND * 60);
-    first.may_last_until(until);
-    Arc::clone(&slot).not_renewed(&first);
-    assert_eq!(second.perhaps_until(), until);
+    assert!(second.lease.is_doubted() && second.lease.due() < clock.now());
 }
 
 /// Its transaction may be applied for as long as the entry is there (rule 17).
 #[test]
 fn unanswered_command_of_a_reader_that_has_left_is_the_entrys() {
     let (clock, slot, [first, second]) = two_readers();
-    first.command().keep_pending();
-    assert!(second.may_last(clock.now()));
+    first.lease.command().keep_pending();
     assert!(slot.leave_entry(&first));
-    assert!(!second.may_last(clock.now()));
+    drop(first);
+    assert!(!second.lease.may_last(clock.now()));
 }
 
-/// It comes after the others were listed, by one that is not lost yet.
+/// The last of its threads is on its way to release it.
 #[test]
-fn reader_that_comes_as_its_entry_is_lost_is_found() {
+fn entry_that_is_being_given_back_is_not_shared() {
+    let (_clock, slot, [first, second]) = two_readers();
+    assert!(first.begin_release().is_some() && second.begin_release().is_some());
+    assert!(slot.leave_entry(&first));
+    let Admission::Acquire { .. } = enter(&slot, &first.options) else { panic!("it shares it") };
+    assert!(!slot.leave_entry(&second), "the last one gives it back");
+}
+
+#[test]
+fn max_hold_ends_one_reader_and_leaves_the_other() {
+    let (clock, slot, [first, second]) = two_readers_of([Some(SECOND), None]);
+    let now = clock.now().after(SECOND);
+    clock.nanos.store(now.as_nanos(), Ordering::SeqCst);
+    assert!(second.lease.has_ended_by(now), "the worker does not come for it");
+    let losses = Arc::clone(&slot).end_over(&second.lease, SECOND).expect("it is not locked");
+    assert_eq!(losses.iter().map(|loss| loss.cause()).collect::<Vec<_>>(), [LossCause::MaxHold]);
+    assert!(first.loss().is_some() && second.is_valid_at(clock.now()));
+    assert!(!second.lease.has_ended_by(clock.now()) && !second.lease.is_over());
+    assert!(!slot.leave_entry(&second), "the last one gives it back");
+}
+
+#[test]
+fn loss_of_an_entry_ends_each_reader() {
     let (clock, slot, [first, second]) = two_readers();
-    let third = Arc::new(Mutex::new(None));
-    let comes = {
-        let (third, slot, options) = (Arc::clone(&third), Arc::clone(&slot), second.terms.options);
-        move || {
-            let long_wait = &mut LongWait::begin(slot.shared_context(), slot.target(), None);
-            let admission = slot.enter(&options, WaitLimit::Until(Moment::FAR), long_wait);
-            let Admission::Held(lease) = admission else { panic!("the door is shut") };
-            *third.lock() = Some(lease);
-        }
+    assert!(first.lease.lose(LossCause::Deleted, clock.now()));
+    assert!(!first.is_valid_at(clock.now()) && !second.is_valid_at(clock.now()));
+    let Admission::Acquire { .. } = enter(&slot, &first.options) else { panic!("it shares it") };
+    assert_eq!(slot.end_holds(&first.lease, None).len(), 2);
+    assert!(first.loss().is_some() && second.loss().is_some() && slot.holds().is_empty());
+    assert!(slot.end_holds(&first.lease, None).is_empty(), "twice");
+}
+
+/// The reply to a renewal comes while a thread has the slot locked.
+#[test]
+fn reply_that_counts_a_waiter_shuts_the_door_for_the_next_reader() {
+    let (clock, slot, [first, _second]) = two_readers();
+    let locked = slot.state.lock();
+    first.lease.counted(clock.now(), Some(1));
+    drop(locked);
+    let Admission::Acquire { .. } = enter(&slot, &first.options) else {
+        panic!("it passes a writer")
     };
-    assert!(first.lose(LossCause::Deleted, clock.now()).is_some());
-    *clock.next.0.lock() = Some(Box::new(comes));
-    slot.lose_siblings(&first, LossCause::Deleted);
-    let third = third.lock().take().expect("it came");
-    assert!(!second.is_live() && !third.is_live(), "nobody renews it");
 }

@@ -19,7 +19,7 @@ impl Slot {
         let (begins, lingering) = self.transition(|state, step| {
             let begins = state.begin_upgrade(number, step);
             let lingering: Vec<_> =
-                std::iter::from_fn(|| state.end_linger(|_| begins, step)).collect();
+                std::iter::from_fn(|| state.end_linger(|_, _| begins, step)).collect();
             (begins, lingering)
         });
         // It would wait for these too.

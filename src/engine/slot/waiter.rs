@@ -6,7 +6,7 @@ use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, Condvar, Mutex};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::wait_limit::WaitLimit;
 
@@ -21,11 +21,11 @@ pub(crate) enum Admission {
     Acquire { number: u64, yield_until: Option<Moment> },
     /// The same, with the attempt of the previous acquirer. It asks after a pause.
     TakeOver(Attempt, Duration),
-    /// It has the lease.
-    Held(Arc<HeldLease>),
-    /// It has the lease of an entry that threads share, and is the acquirer: it asks whether somebody waits. If so, it
-    /// gives the lease back and acquires with an attempt of this number.
-    Ask(Arc<HeldLease>, u64),
+    /// It holds the lock.
+    Held(Arc<Hold>),
+    /// It has a hold of an entry that threads share, and is the acquirer: it asks whether somebody waits. If so, it
+    /// gives the hold back and acquires with an attempt of this number.
+    Ask(Arc<Hold>, u64),
     /// Somebody has the lock, and the thread does not wait any longer.
     Busy(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.

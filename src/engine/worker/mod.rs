@@ -1,9 +1,10 @@
 //! The thread that keeps leases alive: one per client, with its own connection, or a caller's while it can
 //! have none.
 //!
-//! The task queue has one entry for each slot with a lease, however often the lease is taken again or
-//! passed on inside the process. A release removes the entry. So the queue is bounded by the live leases,
-//! the pending releases, and the losses that were not reported yet.
+//! It renews leases without their slots, which threads may have locked for long: `lease` lists for what it comes to
+//! one. The task queue has one timer for each lease, however often that is taken again or passed on inside the process.
+//! A release removes it. So the queue is bounded by the live leases, the pending releases, and the losses that were not
+//! reported yet.
 //!
 //! The channel holds at most one request to wake, for a task that is due before the worker would wake by
 //! itself. A caller that adds work learns from the task queue whether that is so. Usually it is not, and
@@ -39,13 +40,14 @@ use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
+use crate::engine::lease::Lease;
 use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
 pub(crate) use report::Report;
 pub(crate) use runner::ANNOUNCE_TICK;
 use runner::Runner;
-pub(crate) use scheduled_task::{PendingRelease, RenewableSlot};
+pub(crate) use scheduled_task::{PendingRelease, WatchedSlot};
 use task_queue::TaskQueue;
 pub(crate) use worker_request::SHORTEST_RETRY;
 
@@ -100,15 +102,31 @@ impl Worker {
         self.task_queue.announces.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the worker check a slot by a moment. Returns whether the caller must call
+    /// Makes the worker come to a lease by a moment. Returns whether the caller must call
     /// [`wake`](Self::wake), once it has nothing locked.
-    pub(crate) fn check_at<S: RenewableSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
-        self.task_queue.check_at(slot, due)
+    pub(crate) fn watch<S: WatchedSlot + 'static>(
+        &self,
+        lease: &Arc<Lease>,
+        slot: &Arc<S>,
+        due: Moment,
+    ) -> bool {
+        self.task_queue.watch(lease, Arc::<S>::downgrade(slot), due)
     }
 
-    /// Removes the check of a slot.
-    pub(crate) fn forget<S: RenewableSlot>(&self, slot: &S) {
-        self.task_queue.forget(slot);
+    /// The same for a slot in which threads only wait.
+    pub(crate) fn watch_slot<S: WatchedSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
+        let slot: Arc<dyn WatchedSlot> = Arc::<S>::clone(slot);
+        self.task_queue.watch_slot(&slot, due)
+    }
+
+    /// Nothing is to be done for a lease any more.
+    pub(crate) fn forget(&self, lease: &Lease) {
+        self.task_queue.forget(lease);
+    }
+
+    /// The same of a slot in which threads wait.
+    pub(crate) fn forget_slot<S: WatchedSlot>(&self, slot: &S) {
+        self.task_queue.forget_slot(slot);
     }
 
     /// Removes an owner's value from Redis. The worker repeats that until Redis has replied to a request
@@ -159,7 +177,7 @@ impl Worker {
         !self.started.load(Ordering::Acquire) || (sleeps && self.wake_sender.is_empty())
     }
 
-    /// How many checks, releases and notifications there are.
+    /// How many looks, releases and notifications there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> (usize, usize, usize) {
         self.task_queue.len()

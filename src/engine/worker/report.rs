@@ -13,7 +13,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::lease::HeldLease;
+use crate::engine::lease::Lease;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -35,8 +35,8 @@ struct Failed {
 
 impl Report {
     /// A renewal failed. It is repeated at `again`; `None` if the lease does not need it any more.
-    pub(super) fn failed(&mut self, lease: &HeldLease, failure: Failure, again: Option<Moment>) {
-        let failed = Failed { target: Arc::clone(&lease.terms.target), failure };
+    pub(super) fn failed(&mut self, lease: &Lease, failure: Failure, again: Option<Moment>) {
+        let failed = Failed { target: Arc::clone(&lease.target), failure };
         match again {
             Some(again) => self.failed.push((failed, again)),
             None => self.over.push(failed),

@@ -6,17 +6,19 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{Receiver, RecvTimeoutError};
-use crate::base::sync::{self, Arc, Ordering};
+use crate::base::sync::{self, Arc, Ordering, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
 use crate::engine::heartbeat::DEAD_AFTER;
-use crate::engine::lease::HeldLease;
+use crate::engine::lease::Lease;
 use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::worker::report::Report;
-use crate::engine::worker::scheduled_task::{RenewableSlot, ScheduledTask, TimedTask};
+use crate::engine::worker::scheduled_task::{ScheduledTask, TimedTask, Watched, WatchedSlot};
 use crate::engine::worker::task_queue::TaskQueue;
-use crate::engine::worker::worker_request::{LONGEST_RETRY, SHORTEST_RETRY, WorkerRequest};
+use crate::engine::worker::worker_request::{
+    LONGEST_RETRY, LeaseNeed, Next, SHORTEST_RETRY, WorkerRequest,
+};
 use crate::observe::{Exchange, Renewed};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::LeaseRequest;
@@ -43,6 +45,14 @@ const ANNOUNCEMENT_SHARE: u32 = 10;
 /// renewals use the same one: while the server is slow they must not lose it each second.
 const ANNOUNCEMENT_REST: Duration = Duration::from_secs(20);
 
+/// For the lock of a slot, to end something there, the worker waits this long after its requests, and not at all before
+/// them. A thread that has a processor unlocks the slot within that time.
+const LOCK_TIME: Duration = Duration::from_millis(1);
+/// And for those of all slots together no longer than this in a turn,
+const MAX_LOCK_TIME: Duration = Duration::from_millis(10);
+/// as others are due. It comes back to the slot after this time.
+const BUSY_RETRY: Duration = Duration::from_millis(5);
+
 /// How the log names the worker after a panic in one task.
 const PART: &str = "the renewal worker, which goes on with other locks,";
 
@@ -59,7 +69,7 @@ pub(super) struct Runner {
     pub(super) in_progress: Vec<ScheduledTask>,
     /// The lines that are still to be logged. A turn that panics leaves them to the next.
     pub(super) report: Report,
-    /// The first check that is due while a connection of the worker is missing, and when to have it made;
+    /// The first look that is due while a connection of the worker is missing, and when to have it made;
     /// [`Moment::PAST`] once that was done.
     pub(super) connects: Option<(Moment, Moment)>,
     /// No announcement is sent before this.
@@ -94,11 +104,14 @@ impl Runner {
         // Whether to wake the worker is not asked: this is the worker, and it is awake.
         for TimedTask { due, task } in entries {
             match task {
-                ScheduledTask::Check(slot) => {
-                    // By the slot, which compares with what it knows of its entry, and drops the check if
-                    // its lease is gone by now.
+                ScheduledTask::Look(lease, slot) => {
+                    if let Some(lease) = lease.upgrade() {
+                        self.look_again(&Watched { lease, slot }, due);
+                    }
+                }
+                ScheduledTask::Announce(slot) => {
                     if let Some(slot) = slot.upgrade() {
-                        slot.check_again(due);
+                        _ = self.task_queue.watch_slot(&slot, due);
                     }
                 }
                 ScheduledTask::Release(task) => {
@@ -154,17 +167,17 @@ impl Runner {
         }
     }
 
-    /// Has the worker's connections made before its first check is due, halfway until then. Returns when to
+    /// Has the worker's connections made before its first look is due, halfway until then. Returns when to
     /// look again.
     ///
     /// Not at once: most locks are released before they need a renewal, and need no connection for it.
     fn connect_early(&mut self, now: Moment) -> Moment {
-        let due = self.task_queue.next_check();
+        let due = self.task_queue.next_look();
         if due == Moment::FAR || self.protocol.keep_worker_connections(due) {
             self.connects = None;
             return Moment::FAR;
         }
-        // The check of another lock: the one for which the worker was to connect is gone or done.
+        // The look at another lock: the one for which the worker was to connect is gone or done.
         let halfway = now.after(due.since(now) / 2);
         let (_, at) = self.connects.filter(|(of, _)| *of == due).unwrap_or((due, halfway));
         if at > now {
@@ -174,40 +187,39 @@ impl Runner {
         if at != Moment::PAST {
             self.protocol.connect_worker();
         }
-        // Once for each check. The order stays until it succeeds.
+        // Once for each look. The order stays until it succeeds.
         self.connects = Some((due, Moment::PAST));
         Moment::FAR
     }
 
     fn carry_out(&mut self, now: Moment) {
         let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut announced, mut room, mut later) = (Vec::new(), MAX_ANNOUNCED_BYTES, ANNOUNCE_TICK);
+        let (mut ended, mut announcements) = (Vec::new(), Announcements::new());
         let (last, first) = self.in_progress.split_at(self.first_announced());
         for task in first.iter().chain(last) {
             match task {
-                ScheduledTask::Check(slot) => {
-                    let Some(slot) = slot.upgrade() else { continue };
+                ScheduledTask::Look(lease, slot) => {
+                    let Some(lease) = lease.upgrade() else { continue };
+                    let watched = Watched { lease, slot: Weak::clone(slot) };
                     // Each by itself, so that a panic keeps no other lease from being renewed.
-                    let checked = catch_panic(PART, || {
-                        let has_room = room > 0 && announced.len() < MAX_ANNOUNCED;
-                        let again = if has_room { ANNOUNCE_EVERY } else { later };
-                        let (leases, target) = Arc::clone(&slot).check(now, again);
-                        match target {
-                            Some(target) if has_room => {
-                                room = room.saturating_sub(target.key().len());
-                                announced.push(target);
-                            }
-                            // As many as there is room for fall into each of the next seconds.
-                            Some(_) => later += ANNOUNCE_TICK / MAX_ANNOUNCED as u32,
-                            None => {}
+                    let looked = catch_panic(PART, || {
+                        // First, so that a thread that changes the lease from now on asks for an earlier moment.
+                        watched.lease.note_due(Moment::FAR);
+                        if watched.lease.has_ended_by(now)
+                            && !end_over(&watched, Duration::ZERO, &mut self.report)
+                        {
+                            ended.push(watched.clone());
                         }
-                        for lease in leases {
-                            requests.extend(check(&slot, &lease, now, &mut self.report));
-                        }
+                        requests.extend(request(&watched, now));
+                        announcements.look(&watched, now);
                     });
-                    if checked.is_none() {
-                        let task = ScheduledTask::Check(Arc::downgrade(&slot));
-                        again.push(TimedTask { due: now.after(LONGEST_RETRY), task });
+                    let due = if looked.is_some() { Moment::FAR } else { now.after(LONGEST_RETRY) };
+                    again.push((watched, due));
+                }
+                ScheduledTask::Announce(slot) => {
+                    let Some(slot) = slot.upgrade() else { continue };
+                    if catch_panic(PART, || announcements.ask(&slot, now)) != Some(true) {
+                        _ = self.task_queue.watch_slot(&slot, now.after(ANNOUNCE_TICK));
                     }
                 }
                 // Up to this moment the value may still be in Redis. `DEAD_AFTER` is in it because
@@ -226,7 +238,8 @@ impl Runner {
         // that have run.
         self.in_progress.retain(|task| !matches!(task, ScheduledTask::Notify(_)));
 
-        self.put(again);
+        // What is due by now is dealt with in this turn. For a renewal the reply decides when it is due again.
+        again.iter().for_each(|(watched, due)| self.look_after(watched, now, *due));
         self.put(self.call_back(notifications, now));
         // The callbacks were started before this, which may take as long as a silent server.
         if !requests.is_empty() {
@@ -235,33 +248,66 @@ impl Runner {
             // noticed.
             let now = self.clock.now();
             for (request, reply) in requests.into_iter().zip(reply) {
-                let (pending_release, task) = (request.pending_release(), request.task());
+                let repeated = request.repeated_at(now.after(LONGEST_RETRY));
                 let report = &mut self.report;
                 let next =
                     catch_panic(PART, || request.handle_reply(reply, now, &*self.protocol, report))
-                        // The reply is lost with the panic, so the task is repeated.
-                        .unwrap_or_else(|| Some(TimedTask { due: now.after(LONGEST_RETRY), task }));
-                if let Some(task) = pending_release
-                    && next.is_none()
-                {
-                    self.task_queue.release_done(&task);
+                        // The reply is lost with the panic, so the request is repeated.
+                        .unwrap_or(repeated);
+                match next {
+                    Next::Nothing => {}
+                    Next::Look(watched, due) => self.look_after(&watched, now, due),
+                    Next::End(watched) => ended.push(watched),
+                    Next::Released(task) => self.task_queue.release_done(&task),
+                    Next::Again(task) => self.put([task]),
                 }
-                self.put(next);
             }
         }
+        self.end(ended);
         // Last: nobody waits for it, and the renewals of this turn must not.
-        if !announced.is_empty() {
-            self.announce(&announced);
+        if !announcements.targets.is_empty() {
+            self.announce(&announcements.targets);
+        }
+    }
+
+    /// Looks at a lease again at this moment, or at the first of its own after `now`. One that is over needs no look.
+    fn look_after(&self, watched: &Watched, now: Moment, due: Moment) {
+        let next = watched.lease.next_after(now);
+        if next != Moment::FAR {
+            self.look_again(watched, due.min(next));
+        }
+    }
+
+    fn look_again(&self, Watched { lease, slot }: &Watched, due: Moment) {
+        _ = self.task_queue.watch(lease, Weak::clone(slot), due);
+    }
+
+    /// Ends what is over of leases whose slots were locked before the requests, or that were found lost by a reply.
+    fn end(&mut self, ended: Vec<Watched>) {
+        if ended.is_empty() {
+            return;
+        }
+        let begin = self.clock.now();
+        for watched in ended {
+            let now = self.clock.now();
+            let is_late = now.since(begin) >= MAX_LOCK_TIME;
+            let patience = if is_late { Duration::ZERO } else { LOCK_TIME };
+            let report = &mut self.report;
+            if catch_panic(PART, || end_over(&watched, patience, report)) != Some(true) {
+                self.look_again(&watched, now.after(BUSY_RETRY));
+            }
         }
     }
 
     /// The number of the task with which a turn begins. Where not all announcements have room, it is a random
-    /// check: slots that are due at one moment always come in the same order, and the last ones would never have
+    /// look: slots that are due at one moment always come in the same order, and the last ones would never have
     /// room.
     fn first_announced(&self) -> usize {
-        let is_check = |task: &&ScheduledTask| matches!(task, ScheduledTask::Check(_));
-        let checks = self.in_progress.iter().take_while(is_check).count();
-        if checks > MAX_ANNOUNCED { fastrand::usize(..checks) } else { 0 }
+        let is_look = |task: &&ScheduledTask| {
+            matches!(task, ScheduledTask::Look(..) | ScheduledTask::Announce(_))
+        };
+        let looks = self.in_progress.iter().take_while(is_look).count();
+        if looks > MAX_ANNOUNCED { fastrand::usize(..looks) } else { 0 }
     }
 
     /// Notes in the index that these locks are in use.
@@ -314,7 +360,7 @@ impl Runner {
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
 
             let outcomes = self.protocol.run(&lease_requests, deadline);
-            let is_renewal = |number: usize| matches!(requests[number], WorkerRequest::Renew(..));
+            let is_renewal = |number: usize| requests[number].is_renewal();
             self.tell(&outcomes, group.iter().map(|&number| is_renewal(number)), now);
             for (&number, outcome) in group.iter().zip(outcomes) {
                 if outcome.is_err() {
@@ -397,35 +443,82 @@ impl Runner {
     }
 }
 
-/// Checks a lease that a thread holds. Returns the request that it needs.
-fn check(
-    slot: &Arc<dyn RenewableSlot>,
-    lease: &Arc<HeldLease>,
-    now: Moment,
-    report: &mut Report,
-) -> Option<WorkerRequest> {
-    if let Some(loss) = lease.expire(now) {
-        Arc::clone(slot).lost(lease, loss.clone());
-        report.lost(loss);
-        return None;
+/// The slots that are announced in a turn.
+struct Announcements {
+    targets: Vec<Arc<Target>>,
+    /// How many bytes the other names may have.
+    room: usize,
+    /// After which time the next one is announced that has no room.
+    later: Duration,
+}
+
+impl Announcements {
+    fn new() -> Announcements {
+        Announcements { targets: Vec::new(), room: MAX_ANNOUNCED_BYTES, later: ANNOUNCE_TICK }
     }
 
-    let renews = lease.renew_at() <= now;
-    let change = lease.open_change();
-    let asks = renews || change.is_some() || lease.hold_count.is_unshown() || lease.is_doubted();
-    // Counted before the phase is looked at. The other way round, a release could come in between, find
-    // nothing under way, and pass on a lease whose renewal is sent a moment later (rule 17).
-    let command = asks.then(|| lease.command());
-    if !lease.is_live() {
-        return None;
+    /// Asks the slot of a lease, if it is to be announced by now.
+    fn look(&mut self, Watched { lease, slot }: &Watched, now: Moment) {
+        if lease.announce_at() > now {
+            return;
+        }
+        let is_asked = lease.is_held() && slot.upgrade().is_some_and(|slot| self.ask(&slot, now));
+        if !is_asked {
+            // It lingers, or its slot is locked. A thread that holds it is found in a second.
+            lease.announce_by(now.after(ANNOUNCE_TICK));
+        }
     }
 
-    if renews {
-        return command.map(|command| WorkerRequest::Renew(Arc::clone(slot), command));
+    /// Asks a slot. Returns false if it is locked.
+    fn ask(&mut self, slot: &Arc<dyn WatchedSlot>, now: Moment) -> bool {
+        let has_room = self.room > 0 && self.targets.len() < MAX_ANNOUNCED;
+        let again = if has_room { ANNOUNCE_EVERY } else { self.later };
+        let Some(target) = Arc::clone(slot).announce(now, again) else { return false };
+        match target {
+            Some(target) if has_room => {
+                self.room = self.room.saturating_sub(target.key().len());
+                self.targets.push(target);
+            }
+            // As many as there is room for fall into each of the next seconds.
+            Some(_) => self.later += ANNOUNCE_TICK / MAX_ANNOUNCED as u32,
+            None => {}
+        }
+        true
     }
-    match change {
-        Some(change) => command.map(|it| WorkerRequest::Change(Arc::clone(slot), it, change)),
-        None => command.map(|command| WorkerRequest::Show(Arc::clone(slot), command)),
+}
+
+/// Ends what is over of a lease. Returns false if its slot is locked for longer than `patience`.
+fn end_over(Watched { lease, slot }: &Watched, patience: Duration, report: &mut Report) -> bool {
+    let Some(slot) = slot.upgrade() else { return true };
+    let Some(losses) = slot.end_over(lease, patience) else { return false };
+    losses.into_iter().for_each(|loss| report.lost(loss));
+    true
+}
+
+/// The request that a lease needs.
+fn request(watched: &Watched, now: Moment) -> Option<WorkerRequest> {
+    let lease = &watched.lease;
+    let need = need(lease, now)?;
+    // Counted before its end is looked at. The other way round, it could be found lost in between, with nothing under
+    // way, and what a renewal leaves of it in Redis would not be removed.
+    let _under_way = lease.renewal();
+    let watched = watched.clone();
+    (!lease.is_over()).then(|| WorkerRequest::Lease { need, watched, _under_way })
+}
+
+fn need(lease: &Lease, now: Moment) -> Option<LeaseNeed> {
+    if lease.valid_until() <= now {
+        return None;
+    }
+    if lease.needs_renewal(now) {
+        return Some(LeaseNeed::Renew);
+    }
+    if !lease.is_held() {
+        return None;
+    }
+    match lease.open_change() {
+        Some(change) => Some(LeaseNeed::Change(change)),
+        None => (lease.count.is_unshown() || lease.is_doubted()).then_some(LeaseNeed::Show),
     }
 }
 

@@ -7,39 +7,35 @@ use crate::base::loss::Loss;
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::callback::Notification;
-use crate::engine::lease::HeldLease;
+use crate::engine::lease::Lease;
 use crate::protocol::target::Target;
 
-/// A slot, as the worker sees it: it has leases that the worker must check.
-pub(crate) trait RenewableSlot: fmt::Debug + Send + Sync {
-    /// Ends lingers whose time is over. Returns the leases that threads hold, live or not, and the lock if it
-    /// is to be announced now. The slot schedules the next check of a lease, unless its renewal is due now, and
-    /// the next announcement, `announced_again` after this one.
-    fn check(
-        self: Arc<Self>,
-        now: Moment,
-        announced_again: Duration,
-    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>);
+/// A slot, as the worker sees it. The worker renews leases without it, and does here what needs the lock of the slot:
+/// for that it waits briefly, and returns nothing if it does not get it.
+pub(crate) trait WatchedSlot: fmt::Debug + Send + Sync {
+    /// Ends what is over of this lease: holds, or all of it, or its linger. Waits no longer than `patience`. Returns the
+    /// losses, which the worker logs.
+    fn end_over(self: Arc<Self>, lease: &Arc<Lease>, patience: Duration) -> Option<Vec<Loss>>;
 
-    /// Schedules another check, if there still is a lease.
-    fn check_again(self: Arc<Self>, due: Moment);
+    /// Returns the lock if it is to be announced now. The slot has the worker come again for the next announcement,
+    /// `again` after this one.
+    fn announce(self: Arc<Self>, now: Moment, again: Duration) -> Option<Option<Arc<Target>>>;
+}
 
-    /// A renewal of its lease, sent at `sent`, was confirmed, and the reply counts so many who wait, if it
-    /// says.
-    fn renewed(self: Arc<Self>, lease: &Arc<HeldLease>, sent: Moment, waiters: Option<u32>);
-
-    /// A renewal of its lease has failed.
-    fn not_renewed(self: Arc<Self>, lease: &Arc<HeldLease>);
-
-    /// Its lease was found lost. The worker logs that.
-    fn lost(self: Arc<Self>, lease: &Arc<HeldLease>, loss: Loss);
+/// A lease with its slot, as the worker has them in one turn.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    pub(super) lease: Arc<Lease>,
+    pub(super) slot: Weak<dyn WatchedSlot>,
 }
 
 /// Work for the worker.
 #[derive(Debug)]
 pub(super) enum ScheduledTask {
-    /// Check what a slot needs: a renewal, a hold count to show, the end of a lease or of a linger.
-    Check(Weak<dyn RenewableSlot>),
+    /// Look what a lease needs.
+    Look(Weak<Lease>, Weak<dyn WatchedSlot>),
+    /// Announce a slot in which threads only wait.
+    Announce(Weak<dyn WatchedSlot>),
     /// Remove an owner's value for a thread that could not do so, or need not.
     Release(Arc<PendingRelease>),
     /// Call the user back.

@@ -2,13 +2,12 @@
 //!
 //! | part | one entry for each | leaves when |
 //! | --- | --- | --- |
-//! | checks | slot with a lease, held or lingering | the lease is released or lost, or the worker takes it |
+//! | looks | lease, held or lingering; slot in which threads wait for long | the lease is released or lost, or the worker takes it |
 //! | releases | owner's value that must be removed from Redis | the worker takes it |
 //! | notifications | loss; request to let go, up to a limit | the worker takes it |
 //!
-//! The lock is a leaf: a thread that has it takes no other, and drops nothing that belongs to the user. A
-//! slot adds and removes its entry while the slot itself is locked, so there is an entry exactly while
-//! the slot has a lease.
+//! The lock is a leaf: a thread that has it takes no other, and drops nothing that belongs to the user. A slot
+//! adds and removes what is its own while the slot itself is locked, in the order of its events.
 
 use std::collections::HashMap;
 use std::iter;
@@ -17,7 +16,8 @@ use std::time::Duration;
 use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
-use crate::engine::worker::scheduled_task::{PendingRelease, RenewableSlot, ScheduledTask};
+use crate::engine::lease::Lease;
+use crate::engine::worker::scheduled_task::{PendingRelease, ScheduledTask, WatchedSlot};
 use crate::engine::worker::timers::Timers;
 use crate::protocol::target::Target;
 
@@ -40,9 +40,8 @@ pub(super) struct TaskQueue {
 
 #[derive(Debug)]
 struct State {
-    /// By the address of the slot. The weak reference keeps its memory, so no other slot gets the
-    /// address.
-    checks: Timers<usize, Weak<dyn RenewableSlot>>,
+    /// By the address of the lease or the slot. The weak reference keeps its memory, so no other gets the address.
+    looks: Timers<usize, ScheduledTask>,
     releases: Timers<Arc<[u8]>, Arc<PendingRelease>>,
     notifications: Timers<u64, Notification>,
     /// The number of the last notification.
@@ -64,7 +63,7 @@ struct State {
 
 impl State {
     fn next(&self) -> Moment {
-        self.checks.next().min(self.releases.next()).min(self.notifications.next())
+        self.looks.next().min(self.releases.next()).min(self.notifications.next())
     }
 
     fn release_in_background(&mut self, due: Moment, task: Arc<PendingRelease>) -> bool {
@@ -80,6 +79,16 @@ impl State {
         self.sleeps_past(due)
     }
 
+    /// Sets the timer of a lease or a slot. Returns whether the caller must wake the worker.
+    fn look(&mut self, place: usize, due: Moment, task: ScheduledTask) -> bool {
+        self.looks.put(place, due, task);
+        let wakes = self.sleeps_past(due);
+        if wakes {
+            self.woken_for = due;
+        }
+        wakes
+    }
+
     /// Whether the worker sleeps beyond a moment, so that the caller must wake it.
     fn sleeps_past(&self, due: Moment) -> bool {
         self.sleeps_until.is_some_and(|until| due < until)
@@ -89,7 +98,7 @@ impl State {
 impl TaskQueue {
     pub(super) fn new() -> TaskQueue {
         let state = State {
-            checks: Timers::new(),
+            looks: Timers::new(),
             releases: Timers::new(),
             notifications: Timers::new(),
             last_notification: 0,
@@ -105,29 +114,43 @@ impl TaskQueue {
         }
     }
 
-    /// Adds the check of a slot, or keeps the one that it has if that is earlier. Returns whether the
-    /// caller must wake the worker.
-    pub(super) fn check_at<S: RenewableSlot + 'static>(&self, slot: &Arc<S>, due: Moment) -> bool {
+    /// Makes the worker look at a lease, at this moment or at that of the timer that it has. Returns whether the caller
+    /// must wake the worker.
+    pub(super) fn watch(
+        &self,
+        lease: &Arc<Lease>,
+        slot: Weak<dyn WatchedSlot>,
+        due: Moment,
+    ) -> bool {
+        let place = Arc::as_ptr(lease) as usize;
         let mut state = self.state.lock();
-        let place = Arc::as_ptr(slot) as usize;
-        // The earlier moment stays. Usually a slot asks for an earlier moment than that of its
-        // entry. But `check_again` forgets the entry first, because after a panic the slot may
-        // remember one that does not exist. If the entry does exist, the new moment may be the
-        // later one.
-        let due = state.checks.due(&place).map_or(due, |before| due.min(before));
-        let slot: Weak<dyn RenewableSlot> = Arc::<S>::downgrade(slot);
-        state.checks.put(place, due, slot);
-        let wakes = state.sleeps_past(due);
-        if wakes {
-            state.woken_for = due;
-        }
-        wakes
+        // The earlier moment stays. What the lease has noted is no more than a hint: the worker may have taken the timer
+        // meanwhile.
+        let due = state.looks.due(&place).map_or(due, |before| due.min(before));
+        lease.note_due(due);
+        state.look(place, due, ScheduledTask::Look(Arc::downgrade(lease), slot))
     }
 
-    /// Removes the check of a slot.
-    pub(super) fn forget<S: RenewableSlot>(&self, slot: &S) {
-        let forgotten = self.state.lock().checks.remove(&(std::ptr::from_ref(slot) as usize));
-        // After the lock: it may be the last weak reference, and frees the memory of the slot.
+    /// Makes the worker come to a slot in which threads wait, at this moment.
+    pub(super) fn watch_slot(&self, slot: &Arc<dyn WatchedSlot>, due: Moment) -> bool {
+        let place = Arc::as_ptr(slot).cast::<()>() as usize;
+        self.state.lock().look(place, due, ScheduledTask::Announce(Arc::downgrade(slot)))
+    }
+
+    /// Removes the timer of a lease.
+    pub(super) fn forget(&self, lease: &Lease) {
+        self.forget_at(std::ptr::from_ref(lease) as usize);
+        lease.note_due(Moment::FAR);
+    }
+
+    /// Removes the timer of a slot.
+    pub(super) fn forget_slot<S: WatchedSlot>(&self, slot: &S) {
+        self.forget_at(std::ptr::from_ref(slot) as usize);
+    }
+
+    fn forget_at(&self, place: usize) {
+        let forgotten = self.state.lock().looks.remove(&place);
+        // After the lock: it may be the last weak reference, and frees the memory.
         drop(forgotten);
     }
 
@@ -199,15 +222,15 @@ impl TaskQueue {
         state.sleeps_past(due)
     }
 
-    /// Takes the tasks of one turn: all checks and notifications that are due, and some of the releases.
+    /// Takes the tasks of one turn: all looks and notifications that are due, and some of the releases.
     ///
     /// A task that becomes due meanwhile belongs to the next turn, or a turn might never end.
     pub(super) fn take(&self, now: Moment, in_progress: &mut Vec<ScheduledTask>) {
-        // Each slot has one entry, so the checks are bounded by the live leases, and all of them are
+        // Each lease has one timer, so the looks are bounded by the live leases, and all of them are
         // taken: a renewal that is left out might come too late. Releases may come in any number, and can
         // wait.
-        let State { checks, releases, notifications, .. } = &mut *self.state.lock();
-        in_progress.extend(iter::from_fn(|| checks.pop(now)).map(ScheduledTask::Check));
+        let State { looks, releases, notifications, .. } = &mut *self.state.lock();
+        in_progress.extend(iter::from_fn(|| looks.pop(now)));
         in_progress.extend(
             iter::from_fn(|| releases.pop(now))
                 .take(MAX_RELEASES_PER_RUN)
@@ -216,9 +239,9 @@ impl TaskQueue {
         in_progress.extend(iter::from_fn(|| notifications.pop(now)).map(ScheduledTask::Notify));
     }
 
-    /// When the first check of a slot is due; [`Moment::FAR`] if there is none.
-    pub(super) fn next_check(&self) -> Moment {
-        self.state.lock().checks.next()
+    /// When the first look at a lease or a slot is due; [`Moment::FAR`] if there is none.
+    pub(super) fn next_look(&self) -> Moment {
+        self.state.lock().looks.next()
     }
 
     /// The worker is about to sleep. From now on a caller with an earlier task must wake it. Returns
@@ -251,7 +274,7 @@ impl TaskQueue {
     /// The client is gone, and with it its slots. Returns when the first remaining task is due.
     pub(super) fn close(&self) -> Moment {
         let mut state = self.state.lock();
-        state.checks.clear();
+        state.looks.clear();
         state.next()
     }
 
@@ -268,10 +291,10 @@ impl TaskQueue {
         state.sleeps_until.map(|_| state.next())
     }
 
-    /// How many checks, releases and notifications there are.
+    /// How many looks, releases and notifications there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize, usize) {
         let state = self.state.lock();
-        (state.checks.len(), state.releases.len(), state.notifications.len())
+        (state.looks.len(), state.releases.len(), state.notifications.len())
     }
 }

@@ -5,20 +5,21 @@ use std::time::Duration;
 
 use super::report::Report;
 use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, Runner};
-use super::scheduled_task::ScheduledTask;
+use super::scheduled_task::{ScheduledTask, Watched};
 use super::task_queue::{IDLE_AFTER, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
-use super::worker_request::WorkerRequest;
-use super::{PendingRelease, RenewableSlot, Worker};
+use super::worker_request::{LeaseNeed, Next, WorkerRequest};
+use super::{PendingRelease, WatchedSlot, Worker};
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::name::Name;
-use crate::base::option::{Lease, LockOptions};
+use crate::base::option::{Lease as LeaseOption, LockOptions};
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, OnceLock, Ordering, Weak, thread_local};
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
+use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
-use crate::engine::lease::{Grant, HeldLease};
+use crate::engine::lease::{Grant, Lease};
 use crate::engine::long_wait::LongWait;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -45,85 +46,92 @@ fn task(number: u64) -> Arc<PendingRelease> {
     })
 }
 
+/// Leases of a slot of a client whose clock stands, and the moment that it shows.
+fn leases(count: u32) -> (Arc<Slot>, Vec<Arc<Lease>>, Moment) {
+    let (clock, engine, _) = on_a_standing_clock();
+    let now = clock.now();
+    let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
+    let lease = |number: u32| {
+        let grant = Grant {
+            owner: Arc::from(number.to_le_bytes()),
+            token: 1,
+            ttl: SECOND * 6,
+            sent: now,
+            server_time: (1_000_000, now),
+            settled: Moment::PAST,
+            slots: None,
+        };
+        let options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 6));
+        Lease::new(Arc::clone(slot.target()), Arc::clone(&engine.clock), grant, options)
+    };
+    let leases = (0..count).map(lease).collect();
+    (slot, leases, now)
+}
+
+/// Makes the worker come to a lease.
+fn watch(task_queue: &TaskQueue, lease: &Arc<Lease>, slot: &Arc<Slot>, due: Moment) -> bool {
+    task_queue.watch(lease, Arc::<Slot>::downgrade(slot), due)
+}
+
 #[test]
-fn a_turn_takes_all_slots_and_some_pending_releases() {
-    let clock = Arc::new(Busy::new());
-    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
-    let engine = Engine::new(
-        Arc::new(ScriptProtocol::new(memory)),
-        as_clock(),
-        bounds,
-        Callbacks::default(),
-    );
-    let name = |number: u32| Name::new(b"", &number.to_le_bytes()).unwrap();
-    let slots: Vec<_> = (0..500).map(|number| engine.slot(&MutexKind, name(number))).collect();
+fn a_turn_takes_all_leases_and_some_pending_releases() {
+    let (slot, leases, now) = leases(500);
     let task_queue = TaskQueue::new();
-    let now = Moment::from_nanos(1_000_000_000_000);
     (0..2_000)
         .for_each(|number| _ = task_queue.release_in_background(now.before(SECOND), task(number)));
-    for slot in &slots {
-        task_queue.check_at(slot, now);
-        task_queue.check_at(slot, now.after(SECOND));
+    for lease in &leases {
+        watch(&task_queue, lease, &slot, now);
+        watch(&task_queue, lease, &slot, now.after(SECOND));
+        assert_eq!(lease.due(), now, "the earlier moment stays");
     }
     assert_eq!(task_queue.len(), (500, 2_000, 0));
     let mut in_progress = Vec::new();
     task_queue.take(now, &mut in_progress);
-    let checks = in_progress.iter().filter(|task| matches!(task, ScheduledTask::Check(_))).count();
-    assert_eq!((checks, in_progress.len()), (500, 500 + MAX_RELEASES_PER_RUN));
-}
-
-/// Two slots of a client whose clock stands, and the moment that it shows.
-fn two_slots() -> ([Arc<Slot>; 2], Moment) {
-    let clock = Arc::new(ManualClock::new(false));
-    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let memory = Arc::new(ScriptProtocol::new(memory));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
-    let engine = Engine::new(memory, as_clock(), bounds, Callbacks::default());
-    let slot = |name: &[u8]| engine.slot(&MutexKind, Name::new(b"", name).unwrap());
-    ([slot(b"x"), slot(b"y")], clock.now())
+    let looks = in_progress.iter().filter(|task| matches!(task, ScheduledTask::Look(..))).count();
+    assert_eq!((looks, in_progress.len()), (500, 500 + MAX_RELEASES_PER_RUN));
 }
 
 #[test]
 fn a_lock_taken_over_and_over_wakes_the_worker_once() {
-    let ([slot, other], now) = two_slots();
+    let (slot, leases, now) = leases(2);
+    let [lease, other] = [&leases[0], &leases[1]];
     let task_queue = TaskQueue::new();
     let first = now.after(SECOND);
     assert_eq!(task_queue.sleep(now), Moment::FAR);
-    assert!(task_queue.check_at(&slot, first), "the worker slept for ever");
+    assert!(watch(&task_queue, lease, &slot, first), "the worker slept for ever");
     task_queue.wake();
     for number in 1..4 {
-        task_queue.forget(&*slot);
+        task_queue.forget(lease);
+        assert_eq!(lease.due(), Moment::FAR);
         assert_eq!(task_queue.sleep(now), first);
-        assert!(!task_queue.check_at(&slot, first.after(SECOND * number)), "it wakes in time");
+        let due = first.after(SECOND * number);
+        assert!(!watch(&task_queue, lease, &slot, due), "it wakes in time");
         task_queue.wake();
     }
-    // An earlier check does wake it, and is not slept through.
+    // An earlier look does wake it, and is not slept through.
     task_queue.sleep(now);
-    assert!(task_queue.check_at(&other, now.after(SECOND / 2)), "it sleeps beyond this");
+    assert!(watch(&task_queue, other, &slot, now.after(SECOND / 2)), "it sleeps beyond this");
     task_queue.wake();
     assert_eq!(task_queue.sleep(now), now.after(SECOND / 2));
     // Nor is one that was added while it was awake.
     task_queue.wake();
-    assert!(!task_queue.check_at(&other, now.after(SECOND / 4)), "it is awake");
+    assert!(!watch(&task_queue, other, &slot, now.after(SECOND / 4)), "it is awake");
     assert_eq!(task_queue.sleep(now), now.after(SECOND / 4));
     task_queue.wake();
     // A client that is idle by then wakes no more.
-    task_queue.forget(&*slot);
-    task_queue.forget(&*other);
+    task_queue.forget(lease);
+    task_queue.forget(other);
     assert_eq!(task_queue.sleep(first), Moment::FAR);
 }
 
 #[test]
-fn an_idle_worker_soon_forgets_a_check_of_tomorrow() {
-    let ([slot, _], now) = two_slots();
+fn an_idle_worker_soon_forgets_a_look_of_tomorrow() {
+    let (slot, leases, now) = leases(1);
     let task_queue = TaskQueue::new();
     task_queue.sleep(now);
-    assert!(task_queue.check_at(&slot, now.after(24 * HOUR)));
+    assert!(watch(&task_queue, &leases[0], &slot, now.after(24 * HOUR)));
     task_queue.wake();
-    task_queue.forget(&*slot);
+    task_queue.forget(&leases[0]);
     assert_eq!(task_queue.sleep(now), now.after(IDLE_AFTER));
     // Another turn does not put that off.
     task_queue.wake();
@@ -253,92 +261,69 @@ fn a_turn_ends_although_more_falls_due_meanwhile() {
     }
 }
 
-/// A slot that counts its checks, and may panic at each.
+/// A slot that counts the looks at it, and may panic at each.
 #[derive(Debug)]
 struct Looked {
     panics: bool,
-    checks: AtomicU64,
+    looks: AtomicU64,
 }
 
-impl RenewableSlot for Looked {
-    fn check(
-        self: Arc<Self>,
-        _: Moment,
-        _: Duration,
-    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>) {
-        self.checks.fetch_add(1, Ordering::SeqCst);
-        assert!(!self.panics, "as a test wants");
-        (Vec::new(), None)
+impl WatchedSlot for Looked {
+    fn end_over(self: Arc<Self>, _: &Arc<Lease>, _: Duration) -> Option<Vec<Loss>> {
+        Some(Vec::new())
     }
 
-    fn check_again(self: Arc<Self>, _: Moment) {}
-
-    fn renewed(self: Arc<Self>, _: &Arc<HeldLease>, _: Moment, _: Option<u32>) {}
-
-    fn not_renewed(self: Arc<Self>, _: &Arc<HeldLease>) {}
-
-    fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
+    fn announce(self: Arc<Self>, _: Moment, _: Duration) -> Option<Option<Arc<Target>>> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics, "as a test wants");
+        Some(None)
+    }
 }
 
 #[test]
-fn panic_in_one_check_does_not_stop_the_others() {
-    let clock = Arc::new(Busy::new());
-    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let worker = Worker::new(
-        Arc::new(ScriptProtocol::new(memory)),
-        as_clock(),
-        SECOND,
-        Callbacks::default(),
-    );
-    let mut runner = worker.runner.lock().take().unwrap();
-    worker.started.store(true, Ordering::Release);
-    worker.task_queue.notify(Moment::FAR.before(HOUR), Notification::Requested(b"x".to_vec()));
-    let slots = [true, false].map(|panics| Arc::new(Looked { panics, checks: AtomicU64::new(0) }));
-    slots.iter().for_each(|slot| _ = worker.task_queue.check_at(slot, Moment::PAST));
+fn panic_in_one_look_does_not_stop_the_others() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let slots = [true, false].map(|panics| Arc::new(Looked { panics, looks: AtomicU64::new(0) }));
+    for slot in &slots {
+        let slot: Arc<dyn WatchedSlot> = Arc::<Looked>::clone(slot);
+        engine.worker.task_queue.watch_slot(&slot, clock.now());
+    }
+    engine.worker.wake();
     assert!(runner.run_due());
-    assert_eq!(slots.map(|slot| slot.checks.load(Ordering::SeqCst)), [1, 1]);
+    assert_eq!(slots.map(|slot| slot.looks.load(Ordering::SeqCst)), [1, 1]);
 }
 
 #[test]
-fn check_cut_short_by_a_panic_is_repeated() {
-    let clock = Arc::new(ManualClock::new(false));
-    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
-    let engine = Engine::new(
-        Arc::new(ScriptProtocol::new(memory)),
-        as_clock(),
-        bounds,
-        Callbacks::default(),
-    );
-    let worker = &engine.worker;
-    let mut runner = worker.runner.lock().take().unwrap();
-    worker.started.store(true, Ordering::Release);
-    let now = clock.now();
-    let grant = Grant {
-        owner: Arc::from(*b"owner"),
-        token: 1,
-        ttl: SECOND * 6,
-        sent: now,
-        server_time: (1_000_000, now),
-        settled: Moment::PAST,
-        slots: None,
-    };
-    let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
-    let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-    let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
-    slot.enter(
-        &options,
-        WaitLimit::TryOnce,
-        &mut LongWait::begin(slot.shared_context(), slot.target(), None),
-    );
-    slot.granted(&lease, 0);
-    clock.put_forward(now.after(SECOND * 3));
-    worker.task_queue.take(clock.now(), &mut runner.in_progress);
-    assert_eq!((runner.in_progress.len(), worker.task_queue.len().0), (1, 0));
+fn look_cut_short_by_a_panic_is_repeated() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let Holding { hold, .. } = granted(&engine, "x", SECOND * 6);
+    clock.put_forward(clock.now().after(SECOND * 3));
+    engine.worker.task_queue.take(clock.now(), &mut runner.in_progress);
+    assert_eq!((runner.in_progress.len(), engine.worker.task_queue.len().0), (1, 0));
     runner.put_back();
-    assert_eq!(worker.task_queue.len().0, 1, "nobody looks at it any more");
+    assert_eq!(engine.worker.task_queue.len().0, 1, "nobody looks at it any more");
+    assert!(hold.lease.due() > clock.now());
+}
+
+/// Its thread has no processor, and others are due.
+#[test]
+fn slot_that_is_locked_keeps_no_lease_from_renewal() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let [one, other] = ["x", "y"].map(|name| granted(&engine, name, SECOND * 6));
+    let before = [&one, &other].map(|holding| holding.hold.valid_until());
+    clock.put_forward(clock.now().after(SECOND * 3));
+    // The server in memory knows neither, so it is a fault that is looked for: each was asked about.
+    one.slot.while_locked(|| {
+        engine.worker.wake();
+        assert!(runner.run_due());
+        assert!(one.hold.lease.is_over() && other.hold.lease.is_over(), "{before:?}");
+        assert!(!one.hold.is_valid_at(clock.now()));
+    });
+    assert!(one.hold.is_live() && other.hold.loss().is_some());
+    clock.put_forward(clock.now().after(SECOND));
+    engine.worker.wake();
+    assert!(runner.run_due());
+    assert!(one.hold.loss().is_some(), "nobody comes back to it");
 }
 
 thread_local! {
@@ -407,19 +392,19 @@ fn thousand_failures_in_a_turn_log_one_warning() {
                 settled: Moment::PAST,
                 slots: None,
             };
-            let options = LockOptions::new().lease(Lease::renewed(SECOND * 6));
+            let options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 6));
             let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
             let slot = engine.slot(&MutexKind, name);
-            let lease = HeldLease::new(Arc::clone(slot.target()), as_clock(), grant, options);
+            let hold = Hold::first(Arc::clone(slot.target()), as_clock(), grant, options);
             slot.enter(
                 &options,
                 WaitLimit::TryOnce,
                 &mut LongWait::begin(slot.shared_context(), slot.target(), None),
             );
-            slot.granted(&lease, 0);
+            slot.granted(&hold, 0);
             // Not all of them are acquired at the same moment.
             clock.put_forward(sent.after(Duration::from_micros(100)));
-            Holding::new(&slot, lease)
+            Holding::new(&slot, hold)
         })
         .collect();
     link.set_lasting(Some(Delivery::Refused));
@@ -430,7 +415,7 @@ fn thousand_failures_in_a_turn_log_one_warning() {
     };
     let (mut turns, mut warned, mut others) = (0, 0, 0);
     clock.put_forward(clock.now().after(SECOND * 3));
-    while holdings.iter().any(|holding| holding.lease.is_live()) {
+    while holdings.iter().any(|holding| holding.hold.is_live()) {
         let (warnings, rest) = ring(&mut runner);
         if turns == 0 {
             assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -485,17 +470,17 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
         settled: Moment::PAST,
         slots: None,
     };
-    let options = LockOptions::new().lease(Lease::renewed(ttl));
+    let options = LockOptions::new().lease(LeaseOption::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
-    let lease = HeldLease::new(target, clock, grant, options);
+    let hold = Hold::first(target, clock, grant, options);
     slot.enter(
         &options,
         WaitLimit::TryOnce,
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
-    slot.granted(&lease, 0);
-    Holding::new(&slot, lease)
+    slot.granted(&hold, 0);
+    Holding::new(&slot, hold)
 }
 
 /// A clock that panics when a turn reads it for the second time.
@@ -517,7 +502,7 @@ fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
     clock.put_forward(clock.now().after(SECOND * 3));
     runner.clock = Arc::new(Panicking(AtomicU64::new(0), clock.now()));
     let turn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner.run_due()));
-    assert!(turn.is_err() && !lost.lease.is_live());
+    assert!(turn.is_err() && !lost.hold.is_live());
     runner.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     runner.put_back();
     engine.worker.wake();
@@ -528,13 +513,16 @@ fn loss_of_a_turn_that_panics_is_logged_by_the_next() {
 #[test]
 fn renewal_that_fails_during_its_release_is_no_warning() {
     let (clock, engine, mut runner) = on_a_standing_clock();
-    let Holding { slot, lease } = granted(&engine, "x", SECOND * 6);
-    let request = WorkerRequest::Renew(slot, lease.command());
-    assert!(lease.begin_release().is_some());
+    let Holding { slot, hold } = granted(&engine, "x", SECOND * 6);
+    let (lease, slot) = (Arc::clone(&hold.lease), Arc::<Slot>::downgrade(&slot));
+    let _under_way = lease.renewal();
+    let watched = Watched { lease, slot };
+    let request = WorkerRequest::Lease { need: LeaseNeed::Renew, watched, _under_way };
+    hold.lease.release();
     let mut report = Report::default();
     let protocol = &*engine.protocol;
     let next = request.handle_reply(Err(Failure::silent()), clock.now(), protocol, &mut report);
-    assert!(next.is_none());
+    assert!(matches!(next, Next::Nothing));
     runner.report = report;
     engine.worker.wake();
     let (warnings, others) = written(&mut runner);
@@ -549,24 +537,17 @@ struct Lasting {
     was_announced: AtomicBool,
 }
 
-impl RenewableSlot for Lasting {
-    fn check(
-        self: Arc<Self>,
-        now: Moment,
-        announced_again: Duration,
-    ) -> (Vec<Arc<HeldLease>>, Option<Arc<Target>>) {
-        self.was_announced.fetch_or(announced_again == ANNOUNCE_EVERY, Ordering::SeqCst);
-        self.task_queue.check_at(&self, now.after(announced_again).rounded_down(ANNOUNCE_TICK));
-        (Vec::new(), Some(Arc::clone(&self.target)))
+impl WatchedSlot for Lasting {
+    fn end_over(self: Arc<Self>, _: &Arc<Lease>, _: Duration) -> Option<Vec<Loss>> {
+        Some(Vec::new())
     }
 
-    fn check_again(self: Arc<Self>, _: Moment) {}
-
-    fn renewed(self: Arc<Self>, _: &Arc<HeldLease>, _: Moment, _: Option<u32>) {}
-
-    fn not_renewed(self: Arc<Self>, _: &Arc<HeldLease>) {}
-
-    fn lost(self: Arc<Self>, _: &Arc<HeldLease>, _: Loss) {}
+    fn announce(self: Arc<Self>, now: Moment, again: Duration) -> Option<Option<Arc<Target>>> {
+        self.was_announced.fetch_or(again == ANNOUNCE_EVERY, Ordering::SeqCst);
+        let slot: Arc<dyn WatchedSlot> = Arc::<Lasting>::clone(&self);
+        self.task_queue.watch_slot(&slot, now.after(again).rounded_down(ANNOUNCE_TICK));
+        Some(Some(Arc::clone(&self.target)))
+    }
 }
 
 /// 20,000 have room in the time after which each is announced again.
@@ -584,7 +565,10 @@ fn none_of_very_many_locks_is_never_announced() {
         })
         .collect();
     let start = clock.now().after(SECOND).rounded_down(SECOND);
-    slots.iter().for_each(|slot| _ = runner.task_queue.check_at(slot, start));
+    for slot in &slots {
+        let slot: Arc<dyn WatchedSlot> = Arc::<Lasting>::clone(slot);
+        runner.task_queue.watch_slot(&slot, start);
+    }
     for second in 0..120 {
         clock.put_forward(start.after(SECOND * second));
         engine.worker.wake();

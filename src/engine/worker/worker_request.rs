@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::{Change, CommandGuard, HeldLease};
+use crate::engine::lease::{Change, Lease, RenewalGuard};
 use crate::engine::ownership::{loss_cause, may_remain};
 use crate::engine::worker::report::Report;
-use crate::engine::worker::scheduled_task::{
-    PendingRelease, RenewableSlot, ScheduledTask, TimedTask,
-};
+use crate::engine::worker::scheduled_task::{PendingRelease, ScheduledTask, TimedTask, Watched};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::reply::{Ownership, OwnershipReply};
@@ -26,23 +24,47 @@ const TICKS_PER_PAUSE: u64 = 8;
 /// as it is.
 const MIN_RENEWAL: Duration = Duration::from_millis(1);
 
-/// One request of a pipeline. Requests about a lease have its slot too.
+/// One request of a pipeline.
 pub(super) enum WorkerRequest {
-    Renew(Arc<dyn RenewableSlot>, CommandGuard),
-    Show(Arc<dyn RenewableSlot>, CommandGuard),
-    Change(Arc<dyn RenewableSlot>, CommandGuard, Change),
+    Lease { need: LeaseNeed, watched: Watched, _under_way: RenewalGuard },
     Release(Arc<PendingRelease>),
+}
+
+/// For what a request about a lease is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseNeed {
+    Renew,
+    /// Show the count of reentries, or ask whether an eviction is true.
+    Show,
+    Change(Change),
+}
+
+/// What follows from a reply.
+pub(super) enum Next {
+    Nothing,
+    /// The worker looks at the lease again at this moment, or earlier if the lease needs that.
+    Look(Watched, Moment),
+    /// The lease is lost: its slot ends its holds.
+    End(Watched),
+    /// The release is done.
+    Released(Arc<PendingRelease>),
+    Again(TimedTask),
 }
 
 impl WorkerRequest {
     pub(super) fn request(&self) -> LeaseRequest<'_> {
         match self {
-            WorkerRequest::Renew(_, lease) => renewal(lease, lease.terms.ttl()),
-            WorkerRequest::Show(_, lease) => renewal(lease, MIN_RENEWAL),
-            WorkerRequest::Change(_, lease, Change { number, access, .. }) => {
-                let command =
-                    LeaseCommand::Change { ttl: lease.terms.ttl(), number: *number, to: *access };
-                LeaseRequest { target: &lease.terms.target, owner: &lease.terms.owner, command }
+            WorkerRequest::Lease { need, watched, .. } => {
+                let lease = &*watched.lease;
+                let (ttl, count) = (lease.ttl(), || lease.count.show());
+                let command = match *need {
+                    LeaseNeed::Renew => LeaseCommand::Renew { ttl, count: count() },
+                    LeaseNeed::Show => LeaseCommand::Renew { ttl: MIN_RENEWAL, count: count() },
+                    LeaseNeed::Change(Change { number, access, .. }) => {
+                        LeaseCommand::Change { ttl, number, to: access }
+                    }
+                };
+                LeaseRequest { target: &lease.target, owner: &lease.grant.owner, command }
             }
             WorkerRequest::Release(task) => {
                 let command = LeaseCommand::Release { ttl: task.ttl, last_token: task.last_token };
@@ -51,134 +73,120 @@ impl WorkerRequest {
         }
     }
 
-    /// The task of the queue from which it was made.
-    pub(super) fn task(&self) -> ScheduledTask {
-        match self {
-            WorkerRequest::Renew(slot, _)
-            | WorkerRequest::Show(slot, _)
-            | WorkerRequest::Change(slot, ..) => ScheduledTask::Check(Arc::downgrade(slot)),
-            WorkerRequest::Release(task) => ScheduledTask::Release(Arc::clone(task)),
-        }
+    pub(super) fn is_renewal(&self) -> bool {
+        matches!(self, WorkerRequest::Lease { need: LeaseNeed::Renew, .. })
     }
 
-    pub(super) fn pending_release(&self) -> Option<Arc<PendingRelease>> {
+    /// What is left to do if its reply cannot be dealt with.
+    pub(super) fn repeated_at(&self, due: Moment) -> Next {
         match self {
-            WorkerRequest::Release(task) => Some(Arc::clone(task)),
-            WorkerRequest::Renew(..) | WorkerRequest::Show(..) | WorkerRequest::Change(..) => None,
+            WorkerRequest::Lease { watched, .. } => Next::Look(watched.clone(), due),
+            WorkerRequest::Release(task) => {
+                Next::Again(TimedTask { due, task: ScheduledTask::Release(Arc::clone(task)) })
+            }
         }
     }
 
     /// When its lease ends, if that is ahead: by then it must be renewed, or found lost.
     pub(super) fn end(&self, now: Moment) -> Moment {
         match self {
-            WorkerRequest::Renew(_, lease) => match time_left(lease, now) {
-                // Nothing is left to save, so it must not cut the time of the others.
-                Duration::ZERO => Moment::FAR,
-                left => now.after(left),
-            },
-            WorkerRequest::Show(..) | WorkerRequest::Change(..) | WorkerRequest::Release(_) => {
-                Moment::FAR
+            WorkerRequest::Lease { need: LeaseNeed::Renew, watched, .. } => {
+                match time_left(&watched.lease, now) {
+                    // Nothing is left to save, so it must not cut the time of the others.
+                    Duration::ZERO => Moment::FAR,
+                    left => now.after(left),
+                }
             }
+            WorkerRequest::Lease { .. } | WorkerRequest::Release(_) => Moment::FAR,
         }
     }
 
-    /// Deals with a reply. Returns the task that is left.
+    /// Deals with a reply.
     pub(super) fn handle_reply(
         self,
         reply: Result<OwnershipReply, Failure>,
         now: Moment,
         protocol: &dyn Protocol,
         report: &mut Report,
-    ) -> Option<TimedTask> {
-        let check = |slot: &Arc<dyn RenewableSlot>, due| TimedTask {
-            due,
-            task: ScheduledTask::Check(Arc::downgrade(slot)),
-        };
-        match (self, reply) {
-            (
-                WorkerRequest::Renew(slot, lease),
-                Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }),
-            ) => {
-                // Whether this still counts the lease decides: it may have ended, or been released, since
-                // the sending.
-                lease.renewed(sent);
-                lease.confirmed(sent);
-                Arc::clone(&slot).renewed(&lease, sent, waiters);
-                lease.is_live().then(|| check(&slot, lease.next_check()))
-            }
-            (
-                WorkerRequest::Show(_, lease),
-                Ok(OwnershipReply { ownership: Ownership::Owned, sent, .. }),
-            ) => {
-                lease.confirmed(sent);
-                None
-            }
-            (
-                WorkerRequest::Change(slot, lease, change),
-                Ok(OwnershipReply { ownership: Ownership::Owned, .. }),
-            ) => {
-                lease.change_settled(change);
-                lease.is_live().then(|| check(&slot, lease.next_check()))
-            }
-            // Until there is a reply, or the hold is over, which ends its changes too.
-            (WorkerRequest::Change(slot, lease, _), Err(_)) => lease.is_live().then(|| {
-                check(&slot, retry_at(time_left(&lease, now), now).min(lease.valid_until()))
-            }),
-            (
-                WorkerRequest::Renew(slot, lease)
-                | WorkerRequest::Show(slot, lease)
-                | WorkerRequest::Change(slot, lease, _),
-                Ok(OwnershipReply { ownership, .. }),
-            ) => {
+    ) -> Next {
+        match self {
+            WorkerRequest::Lease { need, watched, _under_way } => match reply {
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }) => {
+                    let lease = &watched.lease;
+                    // Whether this still counts the lease decides: it may have ended, or been released, since
+                    // the sending.
+                    match need {
+                        LeaseNeed::Renew => {
+                            lease.renewed(sent);
+                            lease.confirmed(sent);
+                            lease.counted(sent, waiters);
+                        }
+                        LeaseNeed::Show => lease.confirmed(sent),
+                        LeaseNeed::Change(change) => lease.change_settled(change),
+                    }
+                    let due = lease.next_after(Moment::PAST);
+                    Next::Look(watched, due)
+                }
                 // A release that has begun gets the same reply, and reports it. `lose` does nothing then.
-                if let Some(loss) = lease.lose(loss_cause(ownership), now) {
-                    slot.lost(&lease, loss.clone());
-                    report.lost(loss);
+                Ok(OwnershipReply { ownership, .. }) => {
+                    match watched.lease.lose(loss_cause(ownership), now) {
+                        true => Next::End(watched),
+                        false => Next::Nothing,
+                    }
                 }
-                None
-            }
-            (WorkerRequest::Renew(slot, lease), Err(failure)) => {
-                lease.renewal_failed();
-                // Redis may have renewed it all the same. Should the hold be lost, its release must reach
-                // that far.
-                if may_remain(protocol, &lease.terms.owner, &failure) {
-                    lease.may_last_until(now.after(lease.terms.ttl()));
+                Err(failure) => failed(need, watched, failure, now, protocol, report),
+            },
+            WorkerRequest::Release(task) => match reply {
+                Ok(reply) if reply.sent >= task.settled => Next::Released(task),
+                // The reply is to a request that a later one may have overtaken: only a release that is sent
+                // after the value settled is final (rule 6).
+                Ok(_) => {
+                    Next::Again(TimedTask { due: task.settled, task: ScheduledTask::Release(task) })
                 }
-                Arc::clone(&slot).not_renewed(&lease);
-                // No later than the end, at which the check finds it lost.
-                let due = retry_at(time_left(&lease, now), now).min(lease.valid_until());
-                let live = lease.is_live();
-                report.failed(&lease, failure, live.then_some(due));
-                live.then(|| check(&slot, due))
-            }
-            // A lease in doubt is asked about until Redis has replied: a fixed lease has no renewal that
-            // would find out.
-            (WorkerRequest::Show(slot, lease), Err(_)) if lease.is_doubted() && lease.is_live() => {
-                Some(check(&slot, retry_at(time_left(&lease, now), now)))
-            }
-            // The next renewal shows the count as well.
-            (WorkerRequest::Show(..), Err(_)) => None,
-            (WorkerRequest::Release(task), Ok(reply)) if reply.sent >= task.settled => None,
-            // The reply is to a request that a later one may have overtaken: only a release that is sent
-            // after the value settled is final (rule 6).
-            (WorkerRequest::Release(task), Ok(_)) => {
-                Some(TimedTask { due: task.settled, task: ScheduledTask::Release(task) })
-            }
-            (WorkerRequest::Release(task), Err(_)) => {
-                Some(TimedTask { due: retry_at(task.ttl, now), task: ScheduledTask::Release(task) })
-            }
+                Err(_) => Next::Again(TimedTask {
+                    due: retry_at(task.ttl, now),
+                    task: ScheduledTask::Release(task),
+                }),
+            },
         }
     }
 }
 
-fn renewal(lease: &HeldLease, ttl: Duration) -> LeaseRequest<'_> {
-    let command = LeaseCommand::Renew { ttl, count: lease.hold_count.show() };
-    LeaseRequest { target: &lease.terms.target, owner: &lease.terms.owner, command }
+/// A request about a lease has failed.
+fn failed(
+    need: LeaseNeed,
+    watched: Watched,
+    failure: Failure,
+    now: Moment,
+    protocol: &dyn Protocol,
+    report: &mut Report,
+) -> Next {
+    let lease = &watched.lease;
+    // No later than the end, at which it is found lost.
+    let retry = retry_at(time_left(lease, now), now).min(lease.valid_until());
+    let is_live = !lease.is_over();
+    match need {
+        LeaseNeed::Renew => {
+            lease.renewal_failed();
+            // Redis may have renewed it all the same. Should the lease be lost, its release must reach
+            // that far.
+            if may_remain(protocol, &lease.grant.owner, &failure) {
+                lease.may_last_until(now.after(lease.ttl()));
+            }
+            report.failed(lease, failure, is_live.then_some(retry));
+        }
+        // The next renewal shows the count as well. A lease in doubt is asked about until Redis has replied: a
+        // fixed lease has no renewal that would find out.
+        LeaseNeed::Show if !lease.is_doubted() => return Next::Look(watched, Moment::FAR),
+        // Until there is a reply, or the lease is over, which ends its changes too.
+        LeaseNeed::Show | LeaseNeed::Change(_) => {}
+    }
+    if is_live { Next::Look(watched, retry) } else { Next::Nothing }
 }
 
 /// How much time a renewal has: the rest of the validity, which after a hand-over is much shorter than
 /// the lease (rules 7, 9).
-fn time_left(lease: &HeldLease, now: Moment) -> Duration {
+fn time_left(lease: &Lease, now: Moment) -> Duration {
     lease.valid_until().since(now)
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn acquire_all(
             acquired.push(missing[acquired.len()].hold(holding));
         });
         for (wait, part) in waits.iter_mut().zip(&acquired[before..]) {
-            wait.acquired(&part.holding().lease);
+            wait.acquired(&part.holding().hold);
         }
         match outcome {
             Ok(true) => {}

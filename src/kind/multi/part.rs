@@ -173,7 +173,7 @@ impl PartGuard {
     /// # }
     /// ```
     pub fn fencing_token(&self) -> FencingToken {
-        self.holding().lease.token()
+        self.holding().hold.token()
     }
 }
 

@@ -46,8 +46,8 @@ impl Permit {
     }
 
     #[cfg(all(test, leasehold_shuttle))]
-    pub(crate) fn lease(&self) -> &crate::base::sync::Arc<crate::engine::lease::HeldLease> {
-        &self.holding().lease
+    pub(crate) fn hold(&self) -> &crate::base::sync::Arc<crate::engine::hold::Hold> {
+        &self.holding().hold
     }
 
     /// The number of the permit, or the lowest where there are several: from 0 to one less than the limit.
@@ -74,7 +74,7 @@ impl Permit {
     /// # }
     /// ```
     pub fn slots(&self) -> &[u32] {
-        self.holding().lease.terms.slots.as_deref().unwrap_or_default()
+        self.holding().hold.lease.grant.slots.as_deref().unwrap_or_default()
     }
 
     /// Makes it an [`OwnedLease`], which all kinds of lock have, for code that keeps any of them.

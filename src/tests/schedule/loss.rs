@@ -8,7 +8,7 @@ use crate::base::sync::time::ModelClock;
 use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
 use crate::engine::Callbacks;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
 use crate::tests::schedule::faults::{Count, FaultyBackend};
 use crate::tests::schedule::scenario::Group;
 use crate::tests::schedule::world::{
@@ -34,14 +34,14 @@ fn short() -> LockOptions {
 
 /// Sleeps until just when the worker wakes for a renewal.
 fn sleep_until_renewal(guard: &Guard) {
-    sleep(guard.lease().renew_at().since(ModelClock.now()));
+    sleep(guard.hold().lease.renew_at().since(ModelClock.now()));
 }
 
 /// What `on_loss` was told of, and that the hold was over before.
 #[derive(Clone, Default)]
 struct Losses {
     count: Count,
-    lease: Arc<std::sync::Mutex<Weak<HeldLease>>>,
+    lease: Arc<std::sync::Mutex<Weak<Hold>>>,
 }
 
 impl Losses {
@@ -60,7 +60,7 @@ impl Losses {
     }
 
     fn watch(&self, guard: &Guard) {
-        *self.lease.lock().expect("one thread") = Arc::downgrade(guard.lease());
+        *self.lease.lock().expect("one thread") = Arc::downgrade(guard.hold());
     }
 
     /// Either it was released, or it was lost and that was told once.
@@ -85,7 +85,7 @@ fn renewal_against_release() {
     });
     let mutex = process.mutex_with(short());
     let guard = mutex.lock().expect("granted");
-    let lease = Arc::clone(guard.lease());
+    let lease = Arc::clone(guard.hold());
     sleep_until_renewal(&guard);
     released(guard.release());
     assert!(world.keys().iter().all(|key| key != "x"), "it is there after its release");
@@ -147,7 +147,7 @@ fn theft_against_renewal() {
     let guard = holder.mutex_with(short()).lock().expect("granted");
     losses.watch(&guard);
     let thief = operator.clone();
-    let wait = guard.lease().renew_at().since(ModelClock.now());
+    let wait = guard.hold().lease.renew_at().since(ModelClock.now());
     let theft = spawn(move || {
         sleep(wait);
         thief.mutex().force_release().expect("an answer")

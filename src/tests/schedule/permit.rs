@@ -47,7 +47,7 @@ impl Permits {
     /// Goes in at each of its slots, and lets others go on.
     fn visit(&self, permit: &Permit) {
         for slot in permit.slots() {
-            self.slots[*slot as usize].enter_by(permit.lease(), permit.fencing_token().get());
+            self.slots[*slot as usize].enter_by(permit.hold(), permit.fencing_token().get());
         }
         sleep(Duration::ZERO);
     }

@@ -8,7 +8,7 @@ use crate::base::id::Identity;
 use crate::base::sync::time::{ModelClock, passed};
 use crate::base::sync::{Arc, Weak, sleep};
 use crate::base::time::{Clock, Moment};
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::protocol::script_protocol::ScriptProtocol;
 use crate::tests::schedule::faults::{EXCHANGE, FaultyBackend};
@@ -152,7 +152,7 @@ pub(super) struct Witness(std::sync::Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
-    inside: Option<Weak<HeldLease>>,
+    inside: Option<Weak<Hold>>,
     last_token: u64,
     visits: usize,
 }
@@ -167,11 +167,11 @@ impl Witness {
     /// Goes in, unless the hold was lost by then, as its owner would see. Nobody goes out: a hold that
     /// is given back is not valid from then on, and that is what the next one checks.
     pub(super) fn enter(&self, guard: &Guard) {
-        self.enter_by(guard.lease(), guard.fencing_token().get());
+        self.enter_by(guard.hold(), guard.fencing_token().get());
     }
 
     /// The same for any kind of hold.
-    pub(super) fn enter_by(&self, lease: &Arc<HeldLease>, token: u64) {
+    pub(super) fn enter_by(&self, lease: &Arc<Hold>, token: u64) {
         loop {
             let before = self.with(|seen| seen.inside.clone());
             // Each look at a lease lets others go on; from the last one to the end nobody does.

@@ -4,7 +4,7 @@
 mod common;
 
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{behind_proxy, fixed, ms, open, renewed, server, warm};
 use leasehold::{Guard, LockClient, Loss};
@@ -29,22 +29,42 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
     assert_eq!(there, LOCKS);
 }
 
-/// Threads that take a lingering lease again and again leave the worker its time.
+/// Threads that take lingering leases again and again do not keep another lease from its renewal: that locks no slot.
+///
+/// So many processors as this machine has cannot be had at once by so many threads. A trial in which even a thread that
+/// only sleeps came late is void: then the worker had no processor either.
 #[test]
 fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
-    // With 64 threads that never sleep, a machine that is busy besides loses a lease now and then without any fault of
-    // the worker. A worker that waits for them loses each.
-    let losses: Vec<Loss> = (0..3).map_while(|_| loss_beside_relocks()).collect();
-    assert!(losses.len() < 3, "{losses:?}");
+    let trials = env_number("LEASEHOLD_TRIALS").unwrap_or(3);
+    let (mut kept, mut void) = (0, 0);
+    while kept < trials {
+        match loss_beside_relocks() {
+            (None, _) => kept += 1,
+            (Some(_), late) if late > MOST_LATE => void += 1,
+            (Some(loss), late) => panic!("{loss}; a thread that sleeps was {late:?} late"),
+        }
+        assert!(void <= 10, "{void} trials are void, {kept} were kept");
+    }
+    println!("kept in {kept} trials, {void} were void");
 }
 
-fn loss_beside_relocks() -> Option<Loss> {
+/// A thread that only sleeps wakes no later than this where the machine has a processor for it.
+const MOST_LATE: Duration = Duration::from_millis(100);
+
+fn env_number(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The loss of a lease of a second beside 64 threads that take and release a lock each for 6 seconds, if there was one,
+/// and how late a thread woke that only slept.
+fn loss_beside_relocks() -> (Option<Loss>, Duration) {
     let server = server();
     warm(&server);
     let client = open(&server);
-    let held = client.mutex_with("held", renewed(3_000)).unwrap().lock().unwrap();
-    let options = renewed(30_000).linger(ms(12_000));
-    let end = Instant::now() + ms(7_000);
+    let held = client.mutex_with("held", renewed(1_000)).unwrap().lock().unwrap();
+    let options = renewed(30_000).linger(ms(200));
+    let end = Instant::now() + ms(6_000);
+    let mut late = Duration::ZERO;
     thread::scope(|scope| {
         for number in 0..64 {
             let lock = client.mutex_with(format!("relocked{number}"), options).unwrap();
@@ -55,8 +75,13 @@ fn loss_beside_relocks() -> Option<Loss> {
                 }
             });
         }
+        while Instant::now() < end {
+            let begin = Instant::now();
+            thread::sleep(ms(10));
+            late = late.max(begin.elapsed().saturating_sub(ms(10)));
+        }
     });
-    held.loss()
+    (held.loss(), late)
 }
 
 /// The effect of an urgent lease on the others: a lease that is about to end must not cut short the

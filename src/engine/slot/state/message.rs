@@ -1,10 +1,7 @@
 //! The messages that a slot receives.
 
-use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::engine::lease::HeldLease;
 use crate::engine::slot::acquirer::ReceivedGrant;
-use crate::engine::slot::holder::SlotHolder;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::protocol::wake_message::GrantMessage;
@@ -26,7 +23,7 @@ impl SlotState {
     /// `waiters` wait in other processes for the lock of this attempt. Returns whether the attempt
     /// belongs to this slot.
     pub(in crate::engine::slot) fn on_wanted(&mut self, number: u64, waiters: u32) -> bool {
-        if self.holders.iter().any(|holder| holder.is_attempt(number)) {
+        if self.entries.iter().any(|entry| entry.is_attempt(number)) {
             // Also by a thread of this process: the lease lasts no longer for those that are in.
             self.door.shut();
         }
@@ -40,27 +37,20 @@ impl SlotState {
         };
         // The acquirer too: the message may come before the reply with the grant.
         let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
-        let holders = self.holders.iter_mut().filter(|holder| holder.is_attempt(number));
+        let entries = self.entries.iter_mut().filter(|entry| entry.is_attempt(number));
         let demands = acquirer.map(|acquirer| &mut acquirer.demand).into_iter();
-        // Several threads may share the entry of a reader. A message that counts none was sent by a waiter all the same.
-        let demands = demands.chain(holders.map(|holder| &mut holder.demand));
+        // A message that counts none was sent by a waiter all the same.
+        let demands = demands.chain(entries.map(|entry| &mut entry.demand));
         demands.map(|demand| demand.set(waiters.max(1))).count() > 0
     }
 
-    /// The reply to a renewal counts those who wait.
-    pub(in crate::engine::slot) fn on_counted(
-        &mut self,
-        lease: &Arc<HeldLease>,
-        sent: Moment,
-        waiters: u32,
-    ) {
-        let Some(holder) = self.holders.iter().find(|holder| holder.has(lease)) else { return };
-        let number = holder.number;
+    /// The reply to a request about an entry counts those who wait.
+    pub(super) fn on_counted(&mut self, index: usize, sent: Moment, waiters: u32) {
+        let number = self.entries[index].number;
         self.door.counted(number, sent, waiters);
         let waiters = self.elsewhere(waiters, number);
         if waiters > 0 {
-            let holders = self.holders.iter_mut().filter(|holder| holder.number == number);
-            holders.for_each(|holder| holder.demand.set(waiters));
+            self.entries[index].demand.set(waiters);
         }
     }
 
@@ -77,37 +67,28 @@ impl SlotState {
         waiters.saturating_sub(u32::from(self.overlaps && is_own))
     }
 
-    /// A message reports that this attempt was evicted. Returns the lease in doubt; the worker asks Redis
-    /// about it at once.
-    pub(in crate::engine::slot) fn on_evicted(
-        &mut self,
-        number: u64,
-        step: &mut Step,
-    ) -> Option<Arc<HeldLease>> {
+    /// A message reports that this attempt was evicted: the worker asks Redis about its lease at once.
+    pub(in crate::engine::slot) fn on_evicted(&mut self, number: u64, step: &mut Step) {
         if let Some(acquirer) = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number)
         {
             // The reply with the grant may still be on its way. `granted` looks at this.
             acquirer.evicted = true;
         }
-        // A hold of an entry that threads share may have ended for itself. What the reply says of one is so for all.
-        let holders = self.holders.iter().filter(|holder| holder.is_attempt(number));
-        let leases: Vec<_> = holders.filter_map(SlotHolder::lease).collect();
-        let lease = leases.iter().find(|lease| lease.is_live()).map(Arc::clone);
-        step.leases.extend(leases);
-        let lease = lease?;
-        // Not lost yet: anybody who may publish can send this message. Until Redis has replied the lease
-        // stays valid, but is neither passed on nor lingers.
-        lease.doubt(step.now);
-        self.check_by(step.now, step);
-        Some(lease)
+        let entry = self.entries.iter().find(|entry| entry.is_attempt(number) && entry.is_held());
+        if let Some(lease) = entry.and_then(|entry| entry.lease.upgrade()) {
+            // Not lost yet: anybody who may publish can send this message. Until Redis has replied the lease
+            // stays valid, but is neither passed on nor lingers.
+            lease.doubt(step.now);
+            step.watch(&lease);
+        }
     }
 
     /// Notes that another client wants the lease of this attempt. Returns whether a thread holds it.
     pub(in crate::engine::slot) fn want_held(&mut self, number: u64) -> bool {
         let held =
-            self.holders.iter_mut().filter(|holder| holder.is_attempt(number) && holder.is_held());
+            self.entries.iter_mut().filter(|entry| entry.is_attempt(number) && entry.is_held());
         // The holder releases because of the request. A lease that lingered then would not meet it.
-        held.map(|holder| holder.demand.wanted = true).count() > 0
+        held.map(|entry| entry.demand.wanted = true).count() > 0
     }
 
     /// Makes the acquirer ask again at once, because messages may have been missed.
@@ -124,6 +105,6 @@ impl SlotState {
         // One of the missed messages may have said that somebody waits. Assumed for the rest of the
         // attempt: wrongly assumed it costs a release, wrongly denied it costs a waiter its turn (rule
         // 18).
-        self.holders.iter_mut().for_each(|holder| holder.demand.wanted = true);
+        self.entries.iter_mut().for_each(|entry| entry.demand.wanted = true);
     }
 }

@@ -47,12 +47,12 @@
 //! reply, for a fresh reply, or for a release under way: before that it could not tell a holder from an
 //! outage.
 
-mod check;
 mod message;
 mod share;
 #[cfg(test)]
 mod tests;
 pub(super) mod unlock;
+mod watch;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -63,12 +63,13 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
-use crate::engine::lease::HeldLease;
+use crate::engine::hold::Hold;
+use crate::engine::lease::{Count, Lease};
 use crate::engine::slot::acquirer::{Acquirer, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::door::Door;
+use crate::engine::slot::entry::Entry;
 use crate::engine::slot::fairness::Fairness;
-use crate::engine::slot::holder::{HoldState, SlotHolder};
 use crate::engine::slot::step::Step;
 use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
@@ -86,7 +87,7 @@ pub(super) enum EnterOutcome {
     /// The thread waits for its admission.
     Wait(Arc<Waiter>),
     /// The thread releases these leases, which lingered, and then goes on.
-    After(Vec<Arc<HeldLease>>, Admission),
+    After(Vec<Arc<Lease>>, Admission),
 }
 
 /// One name in one process.
@@ -95,7 +96,8 @@ pub(super) struct SlotState {
     /// Whether several holds of this process may exist at once.
     overlaps: bool,
     acquirer: Option<Acquirer>,
-    holders: Vec<SlotHolder>,
+    /// The owner's values of this process that have the lock.
+    entries: Vec<Entry>,
     /// The thread here that waits to become the writer. Apart, as few slots ever have one.
     pub(super) upgrader: Option<Box<Upgrader>>,
     queue: VecDeque<Arc<Waiter>>,
@@ -104,10 +106,10 @@ pub(super) struct SlotState {
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
     pub(super) fairness: Fairness,
-    /// When the worker checks the slot; [`Moment::FAR`] if it has no entry.
-    check_at: Moment,
     /// When the worker announces the slot; [`Moment::FAR`] while it is not in use.
     announce_at: Moment,
+    /// When the worker comes to the slot itself; [`Moment::FAR`] if it does not.
+    slot_due: Moment,
 }
 
 impl SlotState {
@@ -115,14 +117,14 @@ impl SlotState {
         SlotState {
             overlaps,
             acquirer: None,
-            holders: Vec::new(),
+            entries: Vec::new(),
             upgrader: None,
             queue: VecDeque::new(),
             door: Door::SHUT,
             last_held_at: Moment::PAST,
             fairness: Fairness::default(),
-            check_at: Moment::FAR,
             announce_at: Moment::FAR,
+            slot_due: Moment::FAR,
         }
     }
 
@@ -168,7 +170,7 @@ impl SlotState {
         }
 
         match &mut self.acquirer {
-            None if once && self.holders.iter().any(SlotHolder::is_held) => {
+            None if once && self.entries.iter().any(Entry::is_held) => {
                 return Some(EnterOutcome::Now(Admission::Busy(self.blocker())));
             }
             Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(request) => {
@@ -193,24 +195,16 @@ impl SlotState {
         // is not overtaken. An entry of readers has its door.
         let is_behind = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits)
             || request.options.access() == Some(Access::Read);
-        let mut lingering =
-            self.holders.iter().enumerate().filter(|(_, holder)| holder.lingers() && !is_behind);
-        let successor = |(index, holder): (usize, &SlotHolder)| match &holder.hold {
-            HoldState::Lingering { lease, .. } => {
-                Some((index, lease.successor(&request.options, step.now)?))
-            }
-            _ => None,
-        };
-        let Some((index, next)) = lingering.find_map(successor) else {
-            return self.end_lingers_before(request, step);
-        };
+        let retaken = self.entries.iter().enumerate().find_map(|(index, entry)| {
+            let lease = entry.lingering().filter(|_| !is_behind)?;
+            Some((index, Hold::next(lease, &request.options, step.now)?))
+        });
+        let Some((index, hold)) = retaken else { return self.end_lingers_before(request, step) };
 
-        let held = HoldState::Held(Arc::downgrade(&next));
-        // It has what may be the last references to the old lease and to the slot.
-        step.dropped = Some(std::mem::replace(&mut self.holders[index].hold, held));
-        self.holders[index].blocker = Blocker::local(&next, step.now);
-        self.schedule_check(&next, step);
-        Some(EnterOutcome::Now(Admission::Held(next)))
+        // The hold has the lease by now, and the caller has the slot, so neither is dropped here.
+        self.entries[index].retake(&hold, step.now);
+        step.watch(&hold.lease);
+        Some(EnterOutcome::Now(Admission::Held(hold)))
     }
 
     /// The leases that linger and are in the way of a thread go first.
@@ -220,28 +214,22 @@ impl SlotState {
         step: &mut Step,
     ) -> Option<EnterOutcome> {
         let share = request.options.share;
-        let is_in_way = |holder: &SlotHolder| {
-            matches!(&holder.hold, HoldState::Lingering { lease, .. }
-                if !lease.terms.options.share.fits_beside(share))
-        };
+        let is_in_way = |lease: &&Arc<Lease>| !lease.options.share.fits_beside(share);
         if self.acquirer.is_some() {
             // Another thread asks Redis at this moment. The worker ends them, before this one's turn.
-            let mut ends = false;
-            for holder in self.holders.iter_mut().filter(|holder| is_in_way(holder)) {
-                if let HoldState::Lingering { until, .. } = &mut holder.hold {
-                    (*until, ends) = (step.now, true);
-                }
-            }
-            if ends {
-                self.check_by(step.now, step);
+            for lease in self.entries.iter().filter_map(Entry::lingering).filter(is_in_way) {
+                lease.end_linger_at(step.now);
+                step.watch(lease);
             }
             return None;
         }
         let mut leases = Vec::new();
-        while let Some(index) = self.holders.iter().position(is_in_way) {
-            if let HoldState::Lingering { lease, .. } = self.take_out(index, step).hold {
-                leases.push(lease);
-            }
+        let lingering = |entry: &Entry| entry.lingering().filter(is_in_way).map(Arc::clone);
+        while let Some((index, lease)) =
+            self.entries.iter().enumerate().find_map(|(index, it)| Some((index, lingering(it)?)))
+        {
+            self.take_out(index, step);
+            leases.push(lease);
         }
         // This thread becomes the acquirer before the old leases are released. Between the two the slot
         // has no holder, and another thread would otherwise ask Redis ahead of the release.
@@ -249,7 +237,7 @@ impl SlotState {
     }
 
     fn may_acquire(&self) -> bool {
-        self.acquirer.is_none() && (self.overlaps || self.holders.is_empty())
+        self.acquirer.is_none() && (self.overlaps || self.entries.is_empty())
     }
 
     /// A thread that waits here, and not to read, shuts the door: those that come later wait behind it.
@@ -285,7 +273,7 @@ impl SlotState {
 
     /// Who is in the way of those that wait here, as far as is known.
     pub(super) fn blocker(&self) -> Option<Blocker> {
-        let here = self.holders.last().map(|holder| &holder.blocker);
+        let here = self.entries.last().map(|entry| &entry.blocker);
         let elsewhere = self.acquirer.as_ref().and_then(|acquirer| acquirer.blocker.as_ref());
         // Where holds may overlap, a hold of this process need not be the one that is in the way.
         if self.overlaps { elsewhere.or(here) } else { here.or(elsewhere) }.cloned()
@@ -306,7 +294,7 @@ impl SlotState {
         let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
             || self.last_held_at >= lately;
 
-        let releasing = || self.holders.iter().filter_map(SlotHolder::releasing_since).min();
+        let releasing = || self.entries.iter().filter_map(Entry::releasing_since).min();
         // With a holder known, only the request that is under way can be unanswered. Without one this
         // thread has learned nothing since it came: acquirers that fail one after the other, each of them
         // quickly, have no long silence of their own.
@@ -371,8 +359,8 @@ impl SlotState {
     /// acquirer asks Redis now.
     pub(super) fn take_received(&mut self, asks: bool, now: Moment) -> Option<Received> {
         let acquirer = self.acquirer.as_mut()?;
-        let lease = acquirer.take_passed().map(Received::Lease);
-        let received = lease.or_else(|| acquirer.grant.take().map(Received::Grant));
+        let hold = acquirer.take_passed().map(Received::Hold);
+        let received = hold.or_else(|| acquirer.grant.take().map(Received::Grant));
         if received.is_none() && asks {
             // The first request without a reply counts: each repetition would otherwise begin the silence
             // anew, and an outage would never be seen by the threads that wait here.
@@ -381,19 +369,14 @@ impl SlotState {
         received
     }
 
-    /// Takes the lease that was passed on to the acquirer, if one was.
-    pub(super) fn take_passed(&mut self) -> Option<Arc<HeldLease>> {
+    /// Takes the hold that was passed on to the acquirer, if one was.
+    pub(super) fn take_passed(&mut self) -> Option<Arc<Hold>> {
         self.acquirer.as_mut()?.take_passed()
     }
 
     /// The acquirer has the lease now, unless the client is closing. `waiters` is how many wait in other
     /// processes. Returns whether it has.
-    pub(super) fn granted(
-        &mut self,
-        lease: &Arc<HeldLease>,
-        waiters: u32,
-        step: &mut Step,
-    ) -> bool {
+    pub(super) fn granted(&mut self, hold: &Arc<Hold>, waiters: u32, step: &mut Step) -> bool {
         // Decided here, under the lock of the slot: `close` finds either a holder, who is told of the lease,
         // or an acquirer, who gives it back. So no hold is counted or lost that nobody has.
         if step.closing {
@@ -404,33 +387,24 @@ impl SlotState {
         acquirer.demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
-        if self.holders.is_empty() {
-            self.holders.reserve_exact(1);
+        if self.entries.is_empty() {
+            self.entries.reserve_exact(1);
         }
-        self.holders.push(SlotHolder {
-            number: acquirer.number,
-            hold: HoldState::Held(Arc::downgrade(lease)),
-            blocker: Blocker::local(lease, step.now),
-            demand: acquirer.demand,
-            granted_at: step.now,
-            passed: 0,
-        });
+        self.entries.push(Entry::new(acquirer.number, hold, acquirer.demand, step.now));
         self.fairness.end(false, step.now);
 
+        let lease = &hold.lease;
         if acquirer.evicted {
             // The eviction is later than the grant, though its message came first. Only Redis can say
             // whether it is true, so the lease is in doubt from the start, and the worker asks now.
             lease.doubt(step.now);
-            self.check_by(step.now, step);
-        } else {
-            self.schedule_check(lease, step);
         }
-        self.note_hold(step);
+        self.note_hold(lease, step);
         if lease.access() == Some(Access::Read) {
             // Also by an upgrade of this process, which may not be heard of elsewhere yet.
             match acquirer.demand.wanted || self.upgrader.is_some() {
                 true => self.door.shut(),
-                false => self.door.open(acquirer.number, lease.terms.sent),
+                false => self.door.open(acquirer.number, lease.grant.sent),
             }
             // Those that have stood behind it come in with it, also before others: one round of readers.
             self.admit_readers(acquirer.number, step);
@@ -453,7 +427,7 @@ impl SlotState {
     ) -> Option<Attempt> {
         let Some(before) = self.acquirer.take() else { return attempt };
         self.fairness.forget_pause();
-        let is_idle = self.holders.is_empty();
+        let is_idle = self.entries.is_empty();
 
         match (attempt, self.queue.front()) {
             // Only the first thread is asked. Another one further back that could use the attempt would
@@ -475,7 +449,7 @@ impl SlotState {
             }
             (attempt, _) => {
                 if is_idle {
-                    step.next_check = self.cancel_check();
+                    self.end_use(step);
                 }
                 // The next thread acquires before the caller removes this attempt. Its attempt has a
                 // value of its own, so the two do not mix, and it need not wait for that exchange.
@@ -519,11 +493,12 @@ impl SlotState {
         self.queue.drain(..).for_each(|waiter| step.admit(&waiter, Admission::NoReply(silence)));
     }
 
-    /// Removes a lease that was lost or released.
-    pub(super) fn remove(&mut self, lease: &Arc<HeldLease>, step: &mut Step) {
-        // By the lease itself. A loss may be reported after the slot has another holder, which must stay.
-        let Some(index) = self.holders.iter().position(|holder| holder.has(lease)) else { return };
-        step.dropped = Some(self.take_out(index, step).hold);
+    /// Removes the entry of a lease that was lost or released.
+    pub(super) fn remove(&mut self, lease: &Arc<Lease>, step: &mut Step) {
+        // By the lease itself. A loss may be reported after the slot has another entry, which must stay.
+        let Some(index) = self.entries.iter().position(|entry| entry.has(lease)) else { return };
+        self.take_out(index, step);
+        step.forget(lease);
         // A thread here had the lock until now. To the threads in the queue that is as good as a reply of
         // Redis, unless there may have been enough for them besides.
         if !self.overlaps {
@@ -532,20 +507,32 @@ impl SlotState {
         self.admit_next(step);
     }
 
-    fn take_out(&mut self, index: usize, step: &mut Step) -> SlotHolder {
-        let holder = self.holders.remove(index);
-        if self.holders.is_empty() {
-            step.next_check = self.cancel_check();
+    fn take_out(&mut self, index: usize, step: &mut Step) -> Entry {
+        let entry = self.entries.remove(index);
+        if let Some(lease) = entry.lingering() {
+            step.forget(lease);
         }
-        holder
+        if self.entries.is_empty() {
+            self.end_use(step);
+        }
+        entry
     }
 
-    /// Removes the leases that no thread has any more and that nobody will release.
+    /// Removes the entries that no thread has any more and that nobody will release.
     fn forget_abandoned(&mut self, step: &mut Step) {
-        while let Some(index) = self.holders.iter().position(SlotHolder::is_abandoned) {
-            // Dropped here, under the lock: all that is left of an abandoned lease is a weak reference.
-            let number = self.take_out(index, step).number;
-            self.renew_another(number, step);
+        while let Some(index) = self.entries.iter().position(Entry::is_abandoned) {
+            // Dropped here, under the lock: all that is left of it is weak references.
+            self.take_out(index, step);
+        }
+    }
+
+    /// Takes up what replies have counted, before the next event.
+    pub(super) fn take_news(&mut self) {
+        for index in 0..self.entries.len() {
+            let lease = self.entries[index].lease.upgrade();
+            if let Some(Count { sent, waiters }) = lease.and_then(|lease| lease.news.take()) {
+                self.on_counted(index, sent, waiters);
+            }
         }
     }
 
@@ -602,22 +589,27 @@ impl SlotState {
 
     /// Whether a thread here is acquiring the lock or releasing it.
     pub(super) fn is_in_exchange(&self, ended: bool) -> bool {
-        let releases = self.holders.iter().any(|holder| holder.releasing_since().is_some());
+        let releases = self.entries.iter().any(|entry| entry.releasing_since().is_some());
         // The end of a client ends all leases first. A holder that it still finds is a thread between the end of
         // the validity and its next step in the slot, and its release is not recorded anywhere yet.
-        let holds = self.holders.iter().any(|holder| !holder.is_abandoned());
+        let holds = self.entries.iter().any(|entry| !entry.is_abandoned());
         self.acquirer.is_some() || self.upgrader.is_some() || releases || (ended && holds)
     }
 
-    /// The leases that threads here hold.
-    pub(super) fn leases(&self) -> Vec<Arc<HeldLease>> {
-        self.holders.iter().filter_map(SlotHolder::lease).collect()
+    /// Whether it has the entry of this lease.
+    pub(super) fn has_entry(&self, lease: &Arc<Lease>) -> bool {
+        self.entries.iter().any(|entry| entry.has(lease))
+    }
+
+    /// The holds of threads here.
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.entries.iter().flat_map(Entry::holds).collect()
     }
 
     /// How many waiters are known, here and in other processes.
     pub(super) fn waiters(&self) -> usize {
         // The maximum and not the sum: each holder counts the same waiters.
-        let remote = self.holders.iter().map(|holder| holder.demand.remote).max();
+        let remote = self.entries.iter().map(|entry| entry.demand.remote).max();
         // Beside a holder there is an acquirer only where holds may overlap.
         let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
         let here = self.queue.len() + usize::from(acquirer) + usize::from(self.upgrader.is_some());

@@ -5,13 +5,13 @@ mod overlap;
 use super::unlock::Unlocked;
 use super::*;
 use crate::base::name::Name;
-use crate::base::option::Lease;
+use crate::base::option::Lease as LeaseOption;
 use crate::base::option::LockOptions;
 use crate::base::share::Slots;
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
-use crate::engine::slot::step::NextCheck;
+use crate::engine::slot::entry::EntryPhase;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::target::Target;
 
@@ -34,10 +34,12 @@ struct Bench {
     acquires: bool,
     /// How long the last thread that took a place over was told to pause.
     paused: Option<Duration>,
-    /// When the worker has an entry for the slot.
-    entry: Moment,
-    held: Vec<Arc<HeldLease>>,
-    releasing: Vec<Arc<HeldLease>>,
+    /// When the worker comes to the slot itself.
+    slot_due: Moment,
+    /// How many times it was asked to come earlier.
+    asked: usize,
+    held: Vec<Arc<Hold>>,
+    releasing: Vec<Arc<Lease>>,
     waiting: Vec<Arc<Waiter>>,
 }
 
@@ -51,13 +53,14 @@ impl Bench {
             hears: true,
             closing: false,
             now,
-            options: LockOptions::new().lease(Lease::renewed(SECOND * 30)).linger(SECOND),
+            options: LockOptions::new().lease(LeaseOption::renewed(SECOND * 30)).linger(SECOND),
             clock,
             slots: None,
             number: 0,
             acquires: false,
             paused: None,
-            entry: Moment::FAR,
+            slot_due: Moment::FAR,
+            asked: 0,
             held: Vec::new(),
             releasing: Vec::new(),
             waiting: Vec::new(),
@@ -68,13 +71,14 @@ impl Bench {
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, self.closing);
         step.announces = true;
+        self.state.take_news();
         let outcome = event(&mut self.state, &mut step);
-        match step.next_check {
-            NextCheck::Unchanged => {}
-            NextCheck::By(due) => self.entry = self.entry.min(due),
-            NextCheck::At(due) => self.entry = due,
-            NextCheck::Never => self.entry = Moment::FAR,
+        for (lease, due) in step.watched.iter() {
+            lease.note_due(lease.due().min(*due));
+            self.asked += 1;
         }
+        step.forgotten.iter().for_each(|lease| lease.note_due(Moment::FAR));
+        self.slot_due = step.announced_at.unwrap_or(self.slot_due);
         let waiting = std::mem::take(&mut self.waiting);
         for waiter in waiting {
             match waiter.take() {
@@ -92,7 +96,7 @@ impl Bench {
                 self.paused = Some(pause);
                 self.begin_to_acquire();
             }
-            Admission::Held(lease) | Admission::Ask(lease, _) => self.held.push(lease),
+            Admission::Held(hold) | Admission::Ask(hold, _) => self.held.push(hold),
             Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
         }
     }
@@ -143,27 +147,27 @@ impl Bench {
             slots: self.slots.clone(),
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let lease = HeldLease::new(Arc::clone(&self.target), clock, grant, self.options);
+        let hold = Hold::first(Arc::clone(&self.target), clock, grant, self.options);
         // Before the event, which may make another thread the acquirer.
         self.acquires = self.closing;
-        if self.transition(|state, step| state.granted(&lease, 0, step)) {
-            self.held.push(lease);
+        if self.transition(|state, step| state.granted(&hold, 0, step)) {
+            self.held.push(hold);
         }
     }
 
     /// A thread releases its lock.
     fn unlock(&mut self) -> Unlocked {
-        let lease = self.held.remove(0);
-        assert!(lease.begin_release().is_some());
-        let unlocked = self.transition(|state, step| state.unlock(&lease, Arc::new(()), step));
-        lease.end();
+        let hold = self.held.remove(0);
+        assert!(hold.begin_release().is_some());
+        let unlocked = self.transition(|state, step| state.unlock(&hold, Arc::new(()), step));
+        hold.end();
         if unlocked == Unlocked::Releasing {
-            self.releasing.push(lease);
+            self.releasing.push(Arc::clone(&hold.lease));
         }
         unlocked
     }
 
-    fn remove(&mut self, lease: &Arc<HeldLease>) {
+    fn remove(&mut self, lease: &Arc<Lease>) {
         self.transition(|state, step| state.remove(lease, step));
     }
 
@@ -178,8 +182,8 @@ impl Bench {
         let now = self.now;
         let received = self.transition(|state, _| state.take_received(false, now));
         let has_lease = match received {
-            Some(Received::Lease(lease)) => {
-                self.held.push(lease);
+            Some(Received::Hold(hold)) => {
+                self.held.push(hold);
                 true
             }
             _ => false,
@@ -200,7 +204,7 @@ impl Bench {
     }
 
     fn end_linger(&mut self) -> bool {
-        let ended = self.transition(|state, step| state.end_linger(|_| true, step));
+        let ended = self.transition(|state, step| state.end_linger(|_, _| true, step));
         let is_ended = ended.is_some();
         self.releasing.extend(ended);
         is_ended
@@ -211,8 +215,13 @@ impl Bench {
         self.state.acquirer.as_ref().is_some_and(|acquirer| acquirer.passed.is_some())
     }
 
+    /// Whether the worker comes to the slot, or to the lease of an entry.
     fn is_watched(&self) -> bool {
-        self.entry != Moment::FAR
+        self.slot_due != Moment::FAR || self.leases().any(|lease| lease.due() != Moment::FAR)
+    }
+
+    fn leases(&self) -> impl Iterator<Item = Arc<Lease>> {
+        self.state.entries.iter().filter_map(|entry| entry.lease.upgrade())
     }
 
     /// Checks the invariants, which hold after each event.
@@ -221,18 +230,23 @@ impl Bench {
         assert_eq!(state.acquirer.is_some(), self.acquires);
         assert_eq!(state.queue.len(), self.waiting.len());
         let passed = state.acquirer.iter().filter(|acquirer| acquirer.passed.is_some()).count();
-        let held = state.holders.iter().filter(|holder| holder.is_held()).count();
+        let held = state.holds().len();
         assert_eq!(held, self.held.len() + passed);
         if !state.overlaps {
-            assert!(state.holders.len() <= 1, "two holders of an exclusive lock");
-            assert!(state.holders.is_empty() || !self.acquires, "acquired while held here");
+            assert!(state.entries.len() <= 1, "two entries of an exclusive lock");
+            assert!(state.entries.is_empty() || !self.acquires, "acquired while held here");
         }
         assert!(state.queue.is_empty() || !state.may_acquire(), "a thread waits for nothing");
-        let kept = state.holders.iter().any(|holder| holder.releasing_since().is_none());
-        assert!(self.is_watched() || !kept, "a lease that nobody watches");
-        let is_idle = state.holders.is_empty() && !self.acquires;
+        for entry in state.entries.iter().filter(|entry| entry.releasing_since().is_none()) {
+            let lease = entry.lease.upgrade().expect("a lease");
+            assert!(lease.due() <= lease.next_due(self.now), "a lease that nobody watches");
+        }
+        for lease in &self.releasing {
+            assert!(lease.is_over() && lease.due() == Moment::FAR, "a look for nothing");
+        }
+        let is_idle = state.entries.is_empty() && !self.acquires;
         assert!(!(self.is_watched() && is_idle), "a look for nothing");
-        assert_eq!(self.entry, state.check_at);
+        assert_eq!(self.slot_due, state.slot_due);
         assert!(!is_idle || state.announce_at == Moment::FAR, "announced though not in use");
     }
 }
@@ -286,7 +300,7 @@ fn grant_that_comes_while_the_client_closes_is_no_hold() {
     bench.enter(ALWAYS);
     bench.closing = true;
     bench.grant();
-    assert!(bench.held.is_empty() && bench.state.leases().is_empty());
+    assert!(bench.held.is_empty() && bench.state.holds().is_empty());
     assert_eq!(bench.transition(|state, step| state.cancel(step)), 1);
     assert!(bench.state.is_in_exchange(false));
     bench.check();
@@ -333,7 +347,7 @@ fn overlapping_holds_are_acquired_one_after_the_other() {
     assert_eq!(bench.enter(WaitLimit::TryOnce), Some("acquire"));
     bench.stop();
     assert_eq!(bench.unlock(), Unlocked::Releasing);
-    assert_eq!(bench.state.holders.len(), 3, "a release is under way");
+    assert_eq!(bench.state.entries.len(), 3, "a release is under way");
     let lease = bench.releasing.remove(0);
     bench.remove(&lease);
     assert!(bench.is_watched(), "two holds are left");
@@ -350,25 +364,47 @@ fn linger_is_taken_again_or_ended() {
     assert_eq!(bench.unlock(), Unlocked::Lingering);
     assert_eq!(bench.enter(ALWAYS), Some("held"));
     assert_eq!(bench.unlock(), Unlocked::Lingering);
-    bench.options = bench.options.lease(Lease::renewed(SECOND * 9));
+    bench.options = bench.options.lease(LeaseOption::renewed(SECOND * 9));
     assert_eq!(bench.enter(ALWAYS), Some("acquire"), "other options");
     bench.check();
 }
 
-/// The worker's clock, by which it ends lingers, may be a moment behind that of the slot.
+/// The worker may come when the linger was moved: by the lease alone it sees that nothing is over.
 #[test]
-fn linger_that_ends_during_a_check_is_checked_again() {
+fn linger_that_was_moved_is_not_over() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.grant();
+    let first = bench.now.after(SECOND);
+    bench.clock.put_forward(bench.now.after(SECOND / 10));
+    bench.now = bench.clock.now();
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
+    let lease = bench.leases().next().unwrap();
+    assert!(lease.has_ended_by(bench.now.after(SECOND)) && !lease.has_ended_by(first));
+    assert_eq!(bench.enter(ALWAYS), Some("held"));
+    assert!(!lease.has_ended_by(bench.now.after(SECOND)));
+    bench.now = bench.now.after(SECOND / 10);
+    assert_eq!(bench.unlock(), Unlocked::Lingering);
+    assert!(!lease.has_ended_by(first.after(SECOND / 10)));
+    assert!(lease.next_after(first) <= bench.now.after(SECOND), "nobody ends it");
+}
+
+/// The worker's queue is locked by each look that a thread asks for.
+#[test]
+fn lease_that_is_taken_over_and_over_asks_for_no_look() {
     let mut bench = Bench::new(false);
     bench.enter(ALWAYS);
     bench.grant();
     bench.clock.put_forward(bench.now.after(SECOND / 10));
     bench.now = bench.clock.now();
     assert_eq!(bench.unlock(), Unlocked::Lingering);
-    let turn = bench.now;
-    bench.now = bench.now.after(SECOND * 2);
-    bench.entry = Moment::FAR;
-    let checked = bench.transition(|state, step| state.check(turn, SECOND, step));
-    assert!(bench.is_watched() && !checked.linger_is_over);
+    let asked = bench.asked;
+    for _ in 0..100 {
+        assert_eq!(bench.enter(ALWAYS), Some("held"));
+        assert_eq!(bench.unlock(), Unlocked::Lingering);
+        bench.check();
+    }
+    assert_eq!(bench.asked, asked);
 }
 
 #[test]
@@ -376,7 +412,7 @@ fn requested_lease_does_not_linger() {
     let mut bench = Bench::new(false);
     bench.enter(ALWAYS);
     bench.grant();
-    let number = bench.state.holders[0].number;
+    let number = bench.state.entries[0].number;
     assert!(!bench.transition(|state, _| state.want_held(number + 1)));
     assert!(bench.transition(|state, _| state.want_held(number)));
     assert_eq!(bench.unlock(), Unlocked::Releasing);
@@ -385,7 +421,7 @@ fn requested_lease_does_not_linger() {
 /// Whether the worker announces the slot now.
 fn is_announced(bench: &mut Bench) -> bool {
     let now = bench.now;
-    bench.transition(|state, step| state.check(now, SECOND * 20, step)).is_announced
+    bench.transition(|state, step| state.announce(now, SECOND * 20, step))
 }
 
 #[test]
@@ -420,23 +456,23 @@ fn first_reply_of_a_wait_wakes_no_worker_and_the_second_does() {
 }
 
 #[test]
-fn relocked_lease_is_announced_at_its_own_check() {
+fn relocked_lease_is_announced_with_its_slot() {
     let mut bench = Bench::new(false);
     bench.options = bench.options.linger(SECOND * 12);
     bench.enter(ALWAYS);
     bench.grant();
-    assert!(bench.entry <= bench.now.after(SECOND * 2));
+    let lease = bench.leases().next().unwrap();
+    assert!(lease.due() <= bench.now.after(SECOND * 2));
     assert_eq!(bench.unlock(), Unlocked::Lingering);
-    let put_off = bench.entry;
-    assert!(put_off > bench.now.after(SECOND * 9));
-    for _ in 0..3 {
-        assert_eq!(bench.enter(ALWAYS), Some("held"));
-        assert_eq!(bench.unlock(), Unlocked::Lingering);
-    }
+    assert!(
+        lease.next_after(bench.now) > bench.now.after(SECOND * 9),
+        "looked at while it lingers"
+    );
     assert_eq!(bench.enter(ALWAYS), Some("held"));
-    assert_eq!(bench.entry, put_off, "checked more often than its lease needs");
-    bench.now = put_off;
+    assert_eq!(bench.slot_due, Moment::FAR, "a timer of its own");
+    bench.now = lease.announce_at();
     assert!(is_announced(&mut bench));
+    assert_eq!(lease.announce_at(), bench.now.after(SECOND * 20));
 }
 
 #[test]
@@ -472,8 +508,8 @@ fn random_events_keep_the_invariants() {
                     bench.remove(&lease);
                 }
                 8 if !bench.held.is_empty() => {
-                    let lease = bench.held.remove(0);
-                    bench.remove(&lease);
+                    let hold = bench.held.remove(0);
+                    bench.remove(&hold.lease);
                 }
                 9 => match random.u8(0..4) {
                     0 => _ = bench.end_linger(),
@@ -507,20 +543,20 @@ fn random_events_keep_the_invariants() {
             }
             bench.check();
         }
-        assert!(bench.waiting.is_empty() && bench.state.holders.is_empty(), "seed {seed}");
+        assert!(bench.waiting.is_empty() && bench.state.entries.is_empty(), "seed {seed}");
         assert!(!bench.is_watched());
     }
 }
 
 /// What an exclusive slot is in, for people.
 fn place(state: &SlotState) -> &'static str {
-    match (&state.acquirer, state.holders.first().map(|holder| &holder.hold)) {
+    match (&state.acquirer, state.entries.first().map(|entry| &entry.phase)) {
         (None, None) => "free",
         (Some(acquirer), None) if acquirer.held_elsewhere => "held elsewhere",
         (Some(_), None) => "asking",
-        (None, Some(HoldState::Held(_))) => "held",
-        (None, Some(HoldState::Lingering { .. })) => "lingering",
-        (None, Some(HoldState::Releasing { .. })) => "releasing",
+        (None, Some(EntryPhase::Held(_))) => "held",
+        (None, Some(EntryPhase::Lingering { .. })) => "lingering",
+        (None, Some(EntryPhase::Releasing { .. })) => "releasing",
         (Some(_), Some(_)) => panic!("an exclusive slot is acquired and held"),
     }
 }
@@ -534,7 +570,7 @@ fn transitions_match_the_list() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut bench = Bench::new(false);
         let usual = bench.options;
-        let other = usual.lease(Lease::renewed(SECOND * 9));
+        let other = usual.lease(LeaseOption::renewed(SECOND * 9));
         for _ in 0..60 {
             let from = place(&bench.state);
             let event = match random.u8(0..11) {
@@ -569,8 +605,8 @@ fn transitions_match_the_list() {
                     "unlocked"
                 }
                 7 if !bench.held.is_empty() => {
-                    let lease = bench.held.remove(0);
-                    bench.remove(&lease);
+                    let hold = bench.held.remove(0);
+                    bench.remove(&hold.lease);
                     "lost"
                 }
                 8 if !bench.releasing.is_empty() => {

@@ -326,7 +326,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "renewal-moved-for-a-hold-that-is-over",
         "renewal",
-        "leasehold::engine::lease::tests::renewal_confirmed_during_a_release_changes_nothing",
+        "leasehold::engine::lease::tests::renewal_confirmed_after_the_release_changes_nothing",
     ),
     bug(
         "retry-timed-by-the-whole-lease",
@@ -686,7 +686,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "cut-look-forgotten",
         "renewal",
-        "leasehold::engine::worker::tests::check_cut_short_by_a_panic_is_repeated",
+        "leasehold::engine::worker::tests::look_cut_short_by_a_panic_is_repeated",
     ),
     bug(
         "votes-of-a-lost-hold-kept",
@@ -1302,11 +1302,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::slot::state::tests::overlap::place_goes_to_the_next_thread_for_the_rest_of_a_heartbeat",
     ),
     bug(
-        "permits-passed-without-slots",
-        "rule 29",
-        "leasehold::engine::slot::state::tests::overlap::lease_passes_to_the_acquirer_with_its_slots",
-    ),
-    bug(
         "permits-attempt-told-of-a-larger",
         "a single attempt asks for what it wants",
         "leasehold::engine::slot::state::tests::overlap::smaller_single_attempt_gets_its_own_request",
@@ -1322,9 +1317,29 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::semaphore::fault::late_reply_makes_no_permit_valid_beyond_redis",
     ),
     bug(
+        "renewal-needs-its-slot",
+        "a renewal locks no slot",
+        "leasehold::engine::worker::tests::slot_that_is_locked_keeps_no_lease_from_renewal",
+    ),
+    bug(
+        "retaken-lease-not-renewed",
+        "a lease that is taken over and over is renewed",
+        "leasehold::engine::lease::tests::lingering_lease_is_renewed_only_if_it_was_taken_again",
+    ),
+    bug(
+        "idle-linger-renewed",
+        "a lease that only lingers is not renewed",
+        "leasehold::engine::lease::tests::lingering_lease_is_renewed_only_if_it_was_taken_again",
+    ),
+    bug(
+        "reader-shares-what-is-given-back",
+        "rule 39",
+        "leasehold::engine::slot::tests::entry_that_is_being_given_back_is_not_shared",
+    ),
+    bug(
         "busy-slot-forgotten",
         "renewals",
-        "leasehold::engine::slot::tests::worker_comes_back_to_a_slot_that_is_locked",
+        "leasehold::engine::worker::tests::slot_that_is_locked_keeps_no_lease_from_renewal",
     ),
     // The index of the locks in use.
     bug(
@@ -1340,7 +1355,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "relocks-checked-to-announce",
         "announcements",
-        "leasehold::engine::slot::state::tests::relocked_lease_is_announced_at_its_own_check",
+        "leasehold::engine::slot::state::tests::relocked_lease_is_announced_with_its_slot",
     ),
     bug(
         "ended-wait-announced",
@@ -1502,7 +1517,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "entry-lost-for-one",
         "rule 39",
-        "leasehold::tests::rw_lock::entry_that_is_deleted_is_lost_for_all_its_readers",
+        "leasehold::engine::slot::tests::loss_of_an_entry_ends_each_reader",
     ),
     bug(
         "downgrade-sent-before-it-is-local",
@@ -1657,29 +1672,9 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::observe::feature::metrics_count_what_locks_do_and_gauges_return_to_zero",
     ),
     bug(
-        "command-of-a-reader-forgotten",
-        "rule 17",
-        "leasehold::engine::slot::tests::unanswered_command_of_a_reader_that_has_left_is_the_entrys",
-    ),
-    bug(
         "doubt-of-a-reader-put-off",
         "rule 39",
-        "leasehold::engine::slot::tests::doubt_of_a_reader_that_leaves_is_looked_at_at_once",
-    ),
-    bug(
-        "renewals-end-with-an-abandoned-reader",
-        "rule 39",
-        "leasehold::engine::slot::tests::abandoned_reader_leaves_its_renewals_to_another",
-    ),
-    bug(
-        "eviction-asked-for-by-the-dead",
-        "rule 39",
-        "leasehold::engine::slot::tests::eviction_of_an_entry_is_asked_for_by_a_live_reader",
-    ),
-    bug(
-        "unanswered-renewal-of-a-reader-forgotten",
-        "rule 30",
-        "leasehold::engine::slot::tests::unanswered_renewal_of_a_reader_that_has_left_concerns_the_others",
+        "leasehold::engine::slot::tests::eviction_of_an_entry_is_asked_for_while_a_reader_lives",
     ),
     bug(
         "upgrade-outlasts-its-caller",
@@ -1694,7 +1689,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "reader-that-comes-keeps-a-lost-entry",
         "rule 39",
-        "leasehold::engine::slot::tests::reader_that_comes_as_its_entry_is_lost_is_found",
+        "leasehold::engine::slot::tests::loss_of_an_entry_ends_each_reader",
     ),
     bug(
         "upgrade-ends-the-next-one",

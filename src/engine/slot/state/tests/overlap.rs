@@ -6,7 +6,7 @@ use crate::protocol::wake_message::GrantMessage;
 
 fn permits(count: u32) -> LockOptions {
     let share = Share::Permits { count, limit: 4 };
-    let mut options = LockOptions::new().lease(Lease::renewed(SECOND * 30));
+    let mut options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 30));
     options.share = share;
     options
 }
@@ -51,14 +51,14 @@ fn message(bench: &mut Bench) {
 #[test]
 fn lease_passes_to_the_acquirer_with_its_slots() {
     let mut bench = holder_and_waiter();
-    let first = bench.held[0].terms.token;
+    let first = bench.held[0].token();
     assert_eq!(bench.unlock(), Unlocked::ToThread);
     assert!(!bench.state.is_quiet(), "the acquirer goes on pausing");
     bench.check();
     assert!(bench.stop(), "nothing was passed on");
-    let lease = &bench.held[0];
-    assert_eq!(lease.terms.slots.as_deref(), Some([2, 3].as_slice()));
-    assert!(lease.terms.token > first && lease.is_live());
+    let hold = &bench.held[0];
+    assert_eq!(hold.lease.grant.slots.as_deref(), Some([2, 3].as_slice()));
+    assert!(hold.token() > first && hold.is_live());
     bench.check();
 }
 
@@ -140,7 +140,7 @@ fn waiter_for_fewer_gets_no_lease() {
 
 #[test]
 fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
-    let number = |bench: &Bench| bench.state.holders[0].number;
+    let number = |bench: &Bench| bench.state.entries[0].number;
     // With this process in the queue, one waiter is itself.
     for (waiters, expected) in [(1, Unlocked::ToThread), (2, Unlocked::Releasing)] {
         let mut bench = holder_and_waiter();
@@ -149,8 +149,7 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
         assert_eq!(bench.unlock(), expected, "{waiters} by a message");
 
         let mut bench = holder_and_waiter();
-        let lease = Arc::clone(&bench.held[0]);
-        bench.transition(|state, _| state.on_counted(&lease, Moment::PAST, waiters));
+        bench.held[0].lease.counted(Moment::PAST, Some(waiters));
         assert_eq!(bench.unlock(), expected, "{waiters} by a renewal");
     }
     // A message that its own join has caused may come before the reply.
@@ -223,7 +222,7 @@ fn passed_lease_is_a_hold_while_the_client_closes() {
         bench.closing = closing;
         assert_eq!(bench.state.waiters(), 0, "it has what it waited for");
         assert_eq!(bench.transition(|state, step| state.cancel(step)), 0);
-        assert!(!bench.state.is_cancelled() && bench.state.leases().len() == 1);
+        assert!(!bench.state.is_cancelled() && bench.state.holds().len() == 1);
         assert!(bench.stop() && bench.held[0].is_live());
         bench.check();
     }
@@ -245,10 +244,10 @@ fn cancelled_waiter_gets_no_lease() {
 fn failing_acquirer_takes_the_lease_that_was_passed_to_it() {
     let mut bench = holder_and_waiter();
     assert_eq!(bench.unlock(), Unlocked::ToThread);
-    let lease = bench.state.take_passed().expect("a lease");
-    assert!(lease.is_live() && bench.state.take_passed().is_none());
+    let hold = bench.state.take_passed().expect("a hold");
+    assert!(hold.is_live() && bench.state.take_passed().is_none());
     // And no other afterwards, which nobody would have.
-    bench.held.push(lease);
+    bench.held.push(hold);
     assert_eq!(bench.unlock(), Unlocked::Releasing);
 }
 

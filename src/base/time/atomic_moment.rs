@@ -1,0 +1,48 @@
+//! A moment that threads share without a lock.
+
+use std::fmt;
+
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::base::time::Moment;
+
+/// A moment that threads share without a lock.
+///
+/// All accesses are sequentially consistent: a thread that writes one of these and then reads another sees what was
+/// written before in that one order. A weaker order would have to be shown right for each pair of them.
+pub(crate) struct AtomicMoment(AtomicU64);
+
+impl AtomicMoment {
+    pub(crate) fn new(moment: Moment) -> AtomicMoment {
+        AtomicMoment(AtomicU64::new(moment.as_nanos()))
+    }
+
+    pub(crate) fn get(&self) -> Moment {
+        Moment::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn set(&self, moment: Moment) {
+        self.0.store(moment.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Makes it this moment if that is later.
+    pub(crate) fn raise(&self, moment: Moment) {
+        self.0.fetch_max(moment.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Makes it this moment if that is earlier.
+    pub(crate) fn lower(&self, moment: Moment) {
+        self.0.fetch_min(moment.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Makes it this moment if it is still the one before.
+    pub(crate) fn replace(&self, before: Moment, moment: Moment) {
+        let (before, moment) = (before.as_nanos(), moment.as_nanos());
+        let _ = self.0.compare_exchange(before, moment, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for AtomicMoment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}

@@ -1,0 +1,304 @@
+//! One thread's hold of a lock, or nobody's that is passed from hand to hand.
+//!
+//! | phase | meaning | goes to |
+//! | --- | --- | --- |
+//! | live | valid while its lease is, but not beyond `max_hold` | releasing, lost |
+//! | releasing | given back; no longer valid | ended, lost |
+//! | lost | ended before its release, for a cause | |
+//! | ended | released, passed on, or left to the worker to release | |
+//!
+//! The validity is computed from atomics, so that `is_valid` of a guard takes no lock: neither a renewal nor the loss of
+//! the lease has to find the hold.
+
+use crate::base::loss::{Loss, LossCause};
+use crate::base::option::LockOptions;
+use crate::base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::base::time::{Clock, Moment};
+use crate::base::token::FencingToken;
+use crate::engine::callback::{LossHook, LossHooks};
+use crate::engine::lease::{Grant, Lease};
+use crate::protocol::target::Target;
+
+#[derive(Debug)]
+enum HoldPhase {
+    Live,
+    Releasing,
+    Lost(Loss),
+    Ended,
+}
+
+/// One thread's hold of a lock.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// Of its owner's value, which other holds may share, or have had before.
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) options: LockOptions,
+    token: FencingToken,
+    /// When `max_hold` ends it.
+    limit: Moment,
+    /// When it began: no earlier than Redis granted its lease.
+    began: Moment,
+    phase: Mutex<HoldPhase>,
+    /// Whether the phase is no longer live. Written under `phase`.
+    is_over: AtomicBool,
+    /// The callbacks of this hold. Added to only under `phase`.
+    hooks: LossHooks,
+    /// The number that observers know it by; 0 if they know of none, or of its end too.
+    number: AtomicU64,
+}
+
+impl Hold {
+    /// The first hold of a lease that was just granted.
+    pub(crate) fn first(
+        target: Arc<Target>,
+        clock: Arc<dyn Clock>,
+        grant: Grant,
+        options: LockOptions,
+    ) -> Arc<Hold> {
+        // From before the sending as well: Redis may have had the lock for this holder since then.
+        let limit = options.longest_hold().map_or(Moment::FAR, |span| grant.sent.after(span));
+        let token = FencingToken::new(grant.token);
+        let lease = Lease::new(target, clock, grant, options);
+        lease.join(limit);
+        Hold::begin(lease, options, token, limit)
+    }
+
+    /// The next hold of a lease that no other thread has any more, with these options; `None` if it cannot be passed on.
+    pub(crate) fn next(
+        lease: &Arc<Lease>,
+        options: &LockOptions,
+        now: Moment,
+    ) -> Option<Arc<Hold>> {
+        if !lease.may_go_to(options, now) {
+            return None;
+        }
+        let token = lease.next_token()?;
+        // Counted for each hold (rule 17), so from its own start.
+        let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
+        lease.begin_hold(options, limit, now);
+        Some(Hold::begin(Arc::clone(lease), *options, token, limit))
+    }
+
+    /// A reader's hold with these options, beside those that the lease has; `None` if it cannot be shared.
+    pub(crate) fn beside(
+        lease: &Arc<Lease>,
+        options: &LockOptions,
+        now: Moment,
+    ) -> Option<Arc<Hold>> {
+        // Each hold would count its renewals for itself, and there is one renewal for all.
+        let counts = options.max_renewals.or(lease.options.max_renewals).is_some();
+        if counts || !lease.options.requests_same_as(options) || !lease.may_be_shared(now) {
+            return None;
+        }
+        let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
+        if lease.is_held() {
+            lease.join(limit);
+        } else {
+            lease.begin_hold(options, limit, now);
+        }
+        // With the same token: those of readers say nothing about each other (rule 32).
+        Some(Hold::begin(Arc::clone(lease), *options, lease.token(), limit))
+    }
+
+    fn begin(
+        lease: Arc<Lease>,
+        options: LockOptions,
+        token: FencingToken,
+        limit: Moment,
+    ) -> Arc<Hold> {
+        Arc::new(Hold {
+            began: lease.now(),
+            lease,
+            options,
+            token,
+            limit,
+            phase: Mutex::new(HoldPhase::Live),
+            is_over: AtomicBool::new(false),
+            hooks: LossHooks::default(),
+            number: AtomicU64::new(0),
+        })
+    }
+
+    /// Its token, which an upgrade replaces by a greater one (rule 32).
+    pub(crate) fn token(&self) -> FencingToken {
+        self.lease.upgraded_token().unwrap_or(self.token)
+    }
+
+    /// When the hold began.
+    pub(crate) fn began(&self) -> Moment {
+        self.began
+    }
+
+    /// When `max_hold` ends it.
+    pub(crate) fn limit(&self) -> Moment {
+        self.limit
+    }
+
+    /// The end of validity; the past once it is not live any more.
+    pub(crate) fn valid_until(&self) -> Moment {
+        if self.is_over.load(Ordering::SeqCst) {
+            return Moment::PAST;
+        }
+        self.lease.valid_until().min(self.limit)
+    }
+
+    pub(crate) fn is_valid_at(&self, now: Moment) -> bool {
+        now < self.valid_until()
+    }
+
+    /// Whether it was neither given back nor found lost.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Redis is to keep the lock until then, if the hold is not over. Returns whether it did.
+    pub(crate) fn keep_until(&self, moment: Moment) -> bool {
+        // Under the phase: whoever ends the hold then releases it with this moment, or ended it before. A lock
+        // of which the caller learns that it is lost must not be kept from others.
+        let phase = self.phase.lock();
+        let may_be_kept = matches!(*phase, HoldPhase::Live) && self.is_valid_at(self.lease.now());
+        if may_be_kept {
+            self.lease.keep_until(moment);
+        }
+        may_be_kept
+    }
+
+    /// Ends it as lost if it is live and its validity is over, because that of its lease is, or by `max_hold`. Returns the
+    /// loss to the one caller that found it, who must free the slot and notify the user.
+    pub(crate) fn expire(&self, now: Moment) -> Option<Loss> {
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, HoldPhase::Live) || self.is_valid_at(now) {
+            return None;
+        }
+        let cause = self.natural_cause(now)?;
+        Some(self.lose_inner(&mut phase, cause))
+    }
+
+    /// Ends it as lost if it is live. Returns the loss to the one caller that found it, who must free the
+    /// slot and notify the user.
+    pub(crate) fn lose(&self, cause: LossCause, now: Moment) -> Option<Loss> {
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, HoldPhase::Live) {
+            return None;
+        }
+        // One that ran out before has another cause.
+        let ran_out = if self.is_valid_at(now) { None } else { self.natural_cause(now) };
+        Some(self.lose_inner(&mut phase, ran_out.unwrap_or(cause)))
+    }
+
+    /// Ends its release as lost, because Redis replied that the owner did not have the lock any more.
+    pub(crate) fn lose_in_release(&self, cause: LossCause) -> Loss {
+        self.lose_inner(&mut self.phase.lock(), cause)
+    }
+
+    /// Why it is over by itself; `None` if a renewal has come in time after all.
+    fn natural_cause(&self, now: Moment) -> Option<LossCause> {
+        // By the order of the two ends, and not by the present: after a suspend both may have passed.
+        if self.limit <= now && self.limit <= self.lease.leased_until() {
+            return Some(LossCause::MaxHold);
+        }
+        self.lease.expire(now)
+    }
+
+    fn lose_inner(&self, phase: &mut HoldPhase, cause: LossCause) -> Loss {
+        let Lease { target, options, .. } = &*self.lease;
+        let loss =
+            Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
+        // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
+        // itself invalid.
+        self.is_over.store(true, Ordering::SeqCst);
+        *phase = HoldPhase::Lost(loss.clone());
+        loss
+    }
+
+    /// Why it was lost, if it was.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match &*self.phase.lock() {
+            HoldPhase::Lost(loss) => Some(loss.clone()),
+            _ => None,
+        }
+    }
+
+    /// Begins its release: from now on it is not valid (rule 15). Returns when its validity would have
+    /// ended, or `None` if it is not live.
+    pub(crate) fn begin_release(&self) -> Option<Moment> {
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, HoldPhase::Live) {
+            return None;
+        }
+        // Until this moment nobody else can have got the lock, which decides what a repeated release means.
+        let valid_until = self.valid_until();
+        *phase = HoldPhase::Releasing;
+        // In the same step: a guard in another thread must not pass its check once the release is sent.
+        self.is_over.store(true, Ordering::SeqCst);
+        Some(valid_until)
+    }
+
+    /// Ends its release. The caller then calls [`forget_hooks`](Self::forget_hooks).
+    pub(crate) fn end(&self) {
+        let mut phase = self.phase.lock();
+        // The reply to the release may have made it a loss, which must stay one.
+        if matches!(*phase, HoldPhase::Releasing) {
+            *phase = HoldPhase::Ended;
+        }
+    }
+
+    /// Drops the callbacks of a hold that was released. The caller has nothing locked, and the slot is
+    /// free: what the user moved into a callback may panic when it is dropped, or ask for this lock. Returns
+    /// whether it was released.
+    pub(crate) fn forget_hooks(&self) -> bool {
+        // No `match` or `if let`, which would keep the phase locked for their whole body.
+        let is_ended = matches!(*self.phase.lock(), HoldPhase::Ended);
+        // After a loss the callbacks stay: they are about to be called.
+        if is_ended {
+            drop(self.hooks.take());
+        }
+        is_ended
+    }
+
+    /// Observers know the hold by this number. Returns the loss if it was lost before: then they have yet to be
+    /// told of that.
+    pub(crate) fn observe(&self, number: u64) -> Option<Loss> {
+        // Under the phase: whoever ends the hold later finds the number, or ended it before.
+        match &*self.phase.lock() {
+            HoldPhase::Lost(loss) => Some(loss.clone()),
+            _ => {
+                self.number.store(number, Ordering::SeqCst);
+                None
+            }
+        }
+    }
+
+    /// The number of a hold that observers know.
+    pub(crate) fn number(&self) -> Option<u64> {
+        Some(self.number.load(Ordering::SeqCst)).filter(|&number| number != 0)
+    }
+
+    /// The same for the one caller that tells them of its end.
+    pub(crate) fn take_number(&self) -> Option<u64> {
+        Some(self.number.swap(0, Ordering::SeqCst)).filter(|&number| number != 0)
+    }
+
+    /// Keeps a callback for a loss of this hold. If the hold is lost already, returns it with the loss.
+    pub(crate) fn on_loss(&self, hook: LossHook) -> Option<(Loss, LossHook)> {
+        let phase = self.phase.lock();
+        let loss = match &*phase {
+            // Under the phase, so that a loss either finds the callback or is found here. A release may
+            // still end as a loss.
+            HoldPhase::Live | HoldPhase::Releasing => {
+                self.hooks.add(hook);
+                return None;
+            }
+            HoldPhase::Lost(loss) => Some(loss.clone()),
+            HoldPhase::Ended => None,
+        };
+        // A callback that is returned to nobody is dropped below, and its destructor may need this hold.
+        drop(phase);
+        loss.map(|loss| (loss, hook))
+    }
+
+    /// Takes out the callbacks, after a loss.
+    pub(crate) fn take_hooks(&self) -> LossHooks {
+        self.hooks.take()
+    }
+}
