@@ -11,14 +11,15 @@
 //! | waiter | A thread that waits at a slot to be admitted. | `slot::waiter::Waiter` |
 //! | admission | What a slot tells a thread: acquire, take an attempt over, hold, or give up. | `slot::Admission` |
 //! | share | How much of a lock a call asks for: all of it, some permits, or to read or to write. | `base::share::Share` |
-//! | lease | What Redis granted to an attempt, and until when. | `lease::HeldLease` |
-//! | holding | A lease together with its slot, as a guard has it. | `holding::Holding` |
+//! | entry | What a slot has of an owner's value that has the lock. Threads may share one to read. | `slot::entry::Entry` |
+//! | lease | Until when Redis lets an owner's value live. All holds of its entry have the same. | `lease::Lease` |
+//! | hold | A lock as one thread has it, or an owned guard. | `hold::Hold` |
+//! | holding | A hold together with its slot, as a guard has it. | `holding::Holding` |
 //! | validity | The time in which a holder may rely on its lease; it ends before Redis ends the lease. | `lease::validity` |
 //! | settled | After this moment no unanswered request of an attempt can still run in Redis. | `Attempt::settled` |
 //! | hand-over | The release script makes the next attempt in the queue the owner. | `protocol` |
 //! | heartbeat | The request by which an attempt in the queue shows that its process lives. | `protocol::AcquireMode::Heartbeat` |
-//! | linger | After an unlock the process keeps the lease for a while, and the next thread takes it without Redis. | `slot::holder::HoldState` |
-//! | entry | What Redis keeps of a reader's attempt. Threads of one process share it, each with a hold of its own. | `slot::share` |
+//! | linger | After an unlock the process keeps the lease for a while, and the next thread takes it without Redis. | `slot::entry::EntryPhase` |
 //! | door | The entry by which threads of a process come in to read without a command, and until when. | `slot::door::Door` |
 //! | change | A request, with a number, by which a hold of a read-write lock becomes more or less. | `lease::change::Changes` |
 //! | upgrader | A thread that holds a read-write lock and waits to become its writer. | `slot::acquirer::Upgrader` |
@@ -36,7 +37,8 @@
 //! | `backoff` | how long a thread pauses between two requests |
 //! | `heartbeat` | the times of the heartbeat |
 //! | `ownership` | what a reply means for a lease |
-//! | `lease` | the lease of one hold: its validity, its renewals, its loss |
+//! | `lease` | the lease of one owner's value: its validity, its renewals, its end |
+//! | `hold` | one thread's hold: its token, its limit, its loss |
 //! | `blocker` | who has a lock for which a thread waits |
 //! | `worker` | the thread that renews, finds losses, and releases in the background |
 //! | `listener` | the threads that receive the messages for waiters |
@@ -46,7 +48,7 @@
 //! | `slot_table` | the slots of a client, one for each name and kind |
 //! | `slot` | one name in one process: which thread acquires, holds or waits |
 //! | `dispatch` | which slots a message is for |
-//! | `holding` | a lease together with its slot |
+//! | `holding` | a hold together with its slot |
 //! | `release` | the release of a holding, and its loss |
 //! | `extend` | extend and check: the requests of a holder |
 //! | `transaction` | commands that apply only while a holder has its locks |
@@ -58,8 +60,8 @@
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | the end of all of it |
 //!
-//! The engine is on top: it has the context and the table. The worker and the listener see a slot through
-//! the traits `RenewableSlot` and `ReleaseListener`, and hold weak references to it.
+//! The engine is on top: it has the context and the table. The worker renews leases without their slots. It and the
+//! listener see a slot through the traits `WatchedSlot` and `ReleaseListener`, and hold weak references to it.
 //!
 //! # One `lock()`, step by step
 //!
@@ -75,12 +77,12 @@
 //!
 //! # Lock order
 //!
-//! First the state of the listener, then the lock of `closing`, then a slot, then one of: a waiter's admission, a lease's phase, the
-//! task queue of the worker. The lock of the slot table is never held together with another. No slot is
+//! First the state of the listener, then the lock of `closing`, then a slot, then one of: a waiter's admission, a hold's phase and under it
+//! its lease, the task queue of the worker. The worker waits for the lock of a slot only briefly. The lock of the slot table is never held together with another. No slot is
 //! locked during I/O.
 //!
-//! A strong reference to a slot or a lease that may be the last is never dropped under one of these
-//! locks: the destructor of a slot takes some of them, and a lease owns callbacks of the user, whose
+//! A strong reference to a slot or a hold that may be the last is never dropped under one of these
+//! locks: the destructor of a slot takes some of them, and a hold owns callbacks of the user, whose
 //! destructors may do anything.
 
 pub(crate) mod acquire;

@@ -1,45 +1,49 @@
 //! The state machine of a slot: events in, effects out. It does no I/O, waits for nothing and starts
 //! nothing. `Slot` is the lock around it, and carries out its effects.
 //!
-//! A slot has **zero or more holders and at most one acquirer**. The kind says whether holds may overlap; an
-//! exclusive lock is the case of one holder, during which nobody acquires.
+//! A slot has **zero or more entries and at most one acquirer**. An entry is what this process has of an owner's value
+//! that has the lock. The kind says whether entries may overlap; an exclusive lock is the case of one entry, during which
+//! nobody acquires.
 //!
-//! | part | state | meaning |
-//! | --- | --- | --- |
-//! | acquirer | none | no thread asks Redis |
-//! | | asking | one thread asks Redis, or waits for the reply to its first request |
-//! | | held elsewhere | Redis has replied that the lock is held, and that thread waits |
-//! | holder | held | a thread has the lease |
-//! | | lingering | no thread has the lease, and the process keeps it for a while |
-//! | | releasing | the lease is being released |
-//! | queue | | threads that wait, first come first served |
+//! | part | phase | has | meaning |
+//! | --- | --- | --- | --- |
+//! | acquirer | none | | no thread asks Redis |
+//! | | asking | when it asked | one thread asks Redis, or waits for the reply to its first request |
+//! | | held elsewhere | who is in the way | Redis has replied that the lock is held, and that thread waits |
+//! | entry | held | one hold; several that share it to read | threads have the lock |
+//! | | lingering | its lease, and the slot | no thread holds it, and the process keeps it for a while |
+//! | | releasing | since when | it is being released |
+//! | queue | | | threads that wait, first come first served |
 //!
 //! | event | from | to | effects |
 //! | --- | --- | --- | --- |
-//! | `enter` | nobody acquires, and no hold is in the way | asking | the thread acquires |
+//! | `enter` | nobody acquires, and no entry is in the way | asking | the thread acquires |
 //! | | lingering, with suitable options | held | the thread holds |
-//! | | lingering, with others | asking | the thread releases the old lease and acquires |
+//! | | lingering, with others | asking | the thread releases the old entry and acquires |
 //! | | any other | queued, or busy if it makes one attempt only | |
 //! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
 //! | `held_elsewhere` | asking | held elsewhere | threads with one attempt get *busy* |
-//! | `granted` | asking, held elsewhere | held | these too; the worker checks the lease |
+//! | `granted` | asking, held elsewhere | held | these too; the worker watches the lease |
 //! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
-//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; the worker checks the lease |
-//! | `remove` | held (lost), releasing (done) | no holder | the next thread acquires |
+//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds |
+//! | `end_over` | held | held by those whose time is not over | losses; the caller removes an entry without a hold |
+//! | `remove` | held (lost), releasing (done) | no entry | the next thread acquires; the worker forgets the lease |
 //! | `end_linger` | lingering | releasing | the caller releases the lease |
 //! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
 //! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
-//! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker checks the lease |
+//! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker asks about the lease |
+//! | `take_news` | any | same, with what replies have counted | before each other event |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
-//! | `enter`, to read | the door is open | held, beside others of the same attempt | |
+//! | `enter`, to read | the door is open | held, beside others of the same entry | |
 //! | | the door is stale, and nobody acquires | held and asking | the thread asks whether somebody waits |
 //! | `asked` | held and asking | held | the readers at the head of the queue come in; the next thread acquires |
-//! | `leave_entry` | held, beside others of the same attempt | | another hold is renewed in its place |
-//! | `begin_upgrade` | held, by an upgradable reader | the same, with an upgrader | lingering leases end |
+//! | `leave_entry` | held, beside others of the same entry | held by the others | |
+//! | `begin_upgrade` | held, by an upgradable reader | the same, with an upgrader | lingering entries end |
+//! | `announce` | in use for a second | the same | the worker announces the slot |
 //! | any, while the client is closing | | | `enter` and `granted` are refused, nothing is passed on or lingers, and the thread that closes the client wakes |
 //! | `time_out` | queued | not queued | |
 //!
-//! Where holds may overlap, there may be an acquirer beside holders, and it is the first thread that waits: a lease
+//! Where entries may overlap, there may be an acquirer beside entries, and it is the first thread that waits: a lease
 //! is passed on to it. Its place in the queue of Redis then goes to the next thread, which rests until a heartbeat is
 //! due. While it waits for its first reply, the first thread of the queue gets the lease.
 //!
