@@ -405,6 +405,22 @@ impl Lease {
         next
     }
 
+    /// The worker comes to it, in a turn that began at `now`. Returns when it comes again, and whether a thread has taken
+    /// the lease again since the last time.
+    pub(crate) fn begin_look(&self, now: Moment) -> (Moment, bool) {
+        // First, so that a thread that changes the lease from now on asks for an earlier moment.
+        self.due.set(Moment::FAR);
+        let was_retaken = self.was_retaken.swap(false, Ordering::SeqCst);
+        let mut next = self.next_after(now);
+        if was_retaken && self.is_held() && next != Moment::FAR {
+            // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
+            // and over would ask for one, and all such threads would wait for the lock of the task queue.
+            next = next.min(now.after(self.options.linger));
+        }
+        self.due.set(next);
+        (next, was_retaken)
+    }
+
     /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.
     pub(crate) fn next_after(&self, now: Moment) -> Moment {
         let valid_until = self.valid_until();
@@ -437,10 +453,10 @@ impl Lease {
             .any(|end| end <= now)
     }
 
-    /// Whether the worker is to renew it now. A lease that lingers is not renewed, unless a thread took it again since the
-    /// last time: one that takes it over and over must find it renewed, whenever the worker comes.
-    pub(crate) fn needs_renewal(&self, now: Moment) -> bool {
-        self.renew_at() <= now && (self.is_held() || self.was_retaken.swap(false, Ordering::SeqCst))
+    /// Whether the worker is to renew it now. A lease that lingers is not renewed, unless it `was_retaken`: threads that take
+    /// it over and over must find it renewed, whenever the worker comes.
+    pub(crate) fn needs_renewal(&self, now: Moment, was_retaken: bool) -> bool {
+        self.renew_at() <= now && (self.is_held() || was_retaken)
     }
 
     /// When its slot is to be announced; [`Moment::FAR`] if it is not.

@@ -220,7 +220,7 @@ fn abandoned_reader_leaves_the_lease_to_another() {
     let due = first.lease.renew_at();
     drop(first);
     clock.nanos.store(due.as_nanos(), Ordering::SeqCst);
-    assert!(second.lease.needs_renewal(clock.now()), "nobody renews it");
+    assert!(second.lease.needs_renewal(clock.now(), false), "nobody renews it");
     assert!(!slot.leave_entry(&second), "the last one gives it back");
     let lease = Arc::downgrade(&second.lease);
     drop(second);

@@ -104,7 +104,7 @@ impl Runner {
         // Whether to wake the worker is not asked: this is the worker, and it is awake.
         for TimedTask { due, task } in entries {
             match task {
-                ScheduledTask::Look(lease, slot) => {
+                ScheduledTask::Look(lease, slot, _) => {
                     if let Some(lease) = lease.upgrade() {
                         self.look_again(&Watched { lease, slot }, due);
                     }
@@ -193,28 +193,27 @@ impl Runner {
     }
 
     fn carry_out(&mut self, now: Moment) {
-        let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut requests, mut notifications) = (Vec::new(), Vec::new());
         let (mut ended, mut announcements) = (Vec::new(), Announcements::new());
         let (last, first) = self.in_progress.split_at(self.first_announced());
         for task in first.iter().chain(last) {
             match task {
-                ScheduledTask::Look(lease, slot) => {
+                ScheduledTask::Look(lease, slot, was_retaken) => {
                     let Some(lease) = lease.upgrade() else { continue };
                     let watched = Watched { lease, slot: Weak::clone(slot) };
                     // Each by itself, so that a panic keeps no other lease from being renewed.
                     let looked = catch_panic(PART, || {
-                        // First, so that a thread that changes the lease from now on asks for an earlier moment.
-                        watched.lease.note_due(Moment::FAR);
                         if watched.lease.has_ended_by(now)
                             && !end_over(&watched, Duration::ZERO, &mut self.report)
                         {
                             ended.push(watched.clone());
                         }
-                        requests.extend(request(&watched, now));
+                        requests.extend(request(&watched, now, *was_retaken));
                         announcements.look(&watched, now);
                     });
-                    let due = if looked.is_some() { Moment::FAR } else { now.after(LONGEST_RETRY) };
-                    again.push((watched, due));
+                    if looked.is_none() {
+                        self.look_again(&watched, now.after(LONGEST_RETRY));
+                    }
                 }
                 ScheduledTask::Announce(slot) => {
                     let Some(slot) = slot.upgrade() else { continue };
@@ -238,12 +237,11 @@ impl Runner {
         // that have run.
         self.in_progress.retain(|task| !matches!(task, ScheduledTask::Notify(_)));
 
-        // What is due by now is dealt with in this turn. For a renewal the reply decides when it is due again.
-        again.iter().for_each(|(watched, due)| self.look_after(watched, now, *due));
         self.put(self.call_back(notifications, now));
         // The callbacks were started before this, which may take as long as a silent server.
         if !requests.is_empty() {
-            let reply = self.ask(&requests, now);
+            // Read again, as after the exchange: this thread may have had no processor since.
+            let reply = self.ask(&requests, self.clock.now());
             // Read again: the exchange may have taken longer than a lease has left, and a loss must be
             // noticed.
             let now = self.clock.now();
@@ -496,9 +494,9 @@ fn end_over(Watched { lease, slot }: &Watched, patience: Duration, report: &mut 
 }
 
 /// The request that a lease needs.
-fn request(watched: &Watched, now: Moment) -> Option<WorkerRequest> {
+fn request(watched: &Watched, now: Moment, was_retaken: bool) -> Option<WorkerRequest> {
     let lease = &watched.lease;
-    let need = need(lease, now)?;
+    let need = need(lease, now, was_retaken)?;
     // Counted before its end is looked at. The other way round, it could be found lost in between, with nothing under
     // way, and what a renewal leaves of it in Redis would not be removed.
     let _under_way = lease.renewal();
@@ -506,11 +504,11 @@ fn request(watched: &Watched, now: Moment) -> Option<WorkerRequest> {
     (!lease.is_over()).then(|| WorkerRequest::Lease { need, watched, _under_way })
 }
 
-fn need(lease: &Lease, now: Moment) -> Option<LeaseNeed> {
+fn need(lease: &Lease, now: Moment, was_retaken: bool) -> Option<LeaseNeed> {
     if lease.valid_until() <= now {
         return None;
     }
-    if lease.needs_renewal(now) {
+    if lease.needs_renewal(now, was_retaken) {
         return Some(LeaseNeed::Renew);
     }
     if !lease.is_held() {

@@ -32,8 +32,8 @@ pub(super) struct Watched {
 /// Work for the worker.
 #[derive(Debug)]
 pub(super) enum ScheduledTask {
-    /// Look what a lease needs.
-    Look(Weak<Lease>, Weak<dyn WatchedSlot>),
+    /// Look what a lease needs, which a thread has taken again since the last look or has not.
+    Look(Weak<Lease>, Weak<dyn WatchedSlot>, bool),
     /// Announce a slot in which threads only wait.
     Announce(Weak<dyn WatchedSlot>),
     /// Remove an owner's value for a thread that could not do so, or need not.

@@ -128,7 +128,7 @@ impl TaskQueue {
         // meanwhile.
         let due = state.looks.due(&place).map_or(due, |before| due.min(before));
         lease.note_due(due);
-        state.look(place, due, ScheduledTask::Look(Arc::downgrade(lease), slot))
+        state.look(place, due, ScheduledTask::Look(Arc::downgrade(lease), slot, false))
     }
 
     /// Makes the worker come to a slot in which threads wait, at this moment.
@@ -230,13 +230,30 @@ impl TaskQueue {
         // taken: a renewal that is left out might come too late. Releases may come in any number, and can
         // wait.
         let State { looks, releases, notifications, .. } = &mut *self.state.lock();
-        in_progress.extend(iter::from_fn(|| looks.pop(now)));
+        while let Some((place, task)) = looks.pop(now) {
+            in_progress.push(match task {
+                // Its next timer is set at once, under the same lock: none of the threads that take the lease has to.
+                ScheduledTask::Look(lease, slot, _) => {
+                    let looked = lease.upgrade().map(|lease| lease.begin_look(now));
+                    let (next, was_retaken) = looked.unwrap_or((Moment::FAR, false));
+                    if next != Moment::FAR {
+                        let task =
+                            ScheduledTask::Look(Weak::clone(&lease), Weak::clone(&slot), false);
+                        looks.put(place, next, task);
+                    }
+                    ScheduledTask::Look(lease, slot, was_retaken)
+                }
+                task => task,
+            });
+        }
         in_progress.extend(
             iter::from_fn(|| releases.pop(now))
                 .take(MAX_RELEASES_PER_RUN)
-                .map(ScheduledTask::Release),
+                .map(|(_, task)| ScheduledTask::Release(task)),
         );
-        in_progress.extend(iter::from_fn(|| notifications.pop(now)).map(ScheduledTask::Notify));
+        in_progress.extend(
+            iter::from_fn(|| notifications.pop(now)).map(|(_, it)| ScheduledTask::Notify(it)),
+        );
     }
 
     /// When the first look at a lease or a slot is due; [`Moment::FAR`] if there is none.

@@ -299,10 +299,44 @@ fn look_cut_short_by_a_panic_is_repeated() {
     let Holding { hold, .. } = granted(&engine, "x", SECOND * 6);
     clock.put_forward(clock.now().after(SECOND * 3));
     engine.worker.task_queue.take(clock.now(), &mut runner.in_progress);
-    assert_eq!((runner.in_progress.len(), engine.worker.task_queue.len().0), (1, 0));
+    // As if the panic came before its next timer was set.
+    assert_eq!(runner.in_progress.len(), 1);
+    engine.worker.task_queue.forget(&hold.lease);
     runner.put_back();
     assert_eq!(engine.worker.task_queue.len().0, 1, "nobody looks at it any more");
     assert!(hold.lease.due() > clock.now());
+}
+
+/// The worker finds it held each time, and the next linger begins at once.
+#[test]
+fn lease_that_is_taken_over_and_over_keeps_its_timer() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let Holding { slot, hold } = granted(&engine, "x", SECOND * 30);
+    let options = hold.options.linger(SECOND / 5);
+    let lease = Lease::new(
+        Arc::clone(slot.target()),
+        Arc::clone(&engine.clock),
+        Grant {
+            owner: Arc::from(*b"other"),
+            token: 1,
+            ttl: SECOND * 30,
+            sent: clock.now(),
+            server_time: (1, clock.now()),
+            settled: Moment::PAST,
+            slots: None,
+        },
+        options,
+    );
+    let queue = &engine.worker.task_queue;
+    let due = clock.now().after(SECOND / 5);
+    lease.linger(due);
+    watch(queue, &lease, &slot, due);
+    lease.begin_hold(&options, Moment::FAR, clock.now());
+    queue.take(due, &mut runner.in_progress);
+    assert_eq!(lease.due(), due.after(SECOND / 5), "the thread would ask for a look");
+    // A thread that keeps it is left alone from the second look on.
+    queue.take(lease.due(), &mut runner.in_progress);
+    assert_eq!(lease.due(), lease.renew_at());
 }
 
 /// Its thread has no processor, and others are due.

@@ -62,14 +62,14 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         }
     }
 
-    /// Removes the first timer, if it is due.
-    pub(super) fn pop(&mut self, now: Moment) -> Option<V> {
+    /// Removes the first timer, if it is due. Returns it with its key.
+    pub(super) fn pop(&mut self, now: Moment) -> Option<(K, V)> {
         if self.next() > now {
             return None;
         }
         let ((_, key), value) = self.queue.pop_first()?;
         self.due.remove(&key);
-        Some(value)
+        Some((key, value))
     }
 
     pub(super) fn clear(&mut self) {
@@ -94,7 +94,7 @@ mod tests {
         }
         timers.put('b', at(4), 4);
         assert_eq!((timers.len(), timers.next()), (2, at(4)));
-        assert_eq!(timers.pop(at(8)), Some(4));
+        assert_eq!(timers.pop(at(8)), Some(('b', 4)));
         assert_eq!(timers.pop(at(8)), None);
         assert!(timers.contains(&'a') && !timers.contains(&'b'));
         assert_eq!(timers.remove(&'a'), Some((at(9), 9)));
@@ -111,7 +111,8 @@ mod tests {
         timers.bring_forward(|_| at(4));
         assert_eq!((timers.len(), timers.due(&'b')), (3, Some(at(3))));
         assert_eq!((timers.due(&'a'), timers.due(&'c')), (Some(at(4)), Some(at(4))));
-        let popped: Vec<char> = std::iter::from_fn(|| timers.pop(at(4))).collect();
+        let popped = std::iter::from_fn(|| timers.pop(at(4)));
+        let popped: Vec<char> = popped.map(|(key, _)| key).collect();
         assert_eq!(popped, ['b', 'a', 'c']);
         assert_eq!((timers.len(), timers.next()), (0, Moment::FAR));
     }
@@ -121,7 +122,8 @@ mod tests {
         let mut timers = Timers::new();
         ('a'..='e').for_each(|key| timers.put(key, at(1), key));
         timers.remove(&'c');
-        let popped: Vec<char> = std::iter::from_fn(|| timers.pop(at(1))).collect();
+        let popped = std::iter::from_fn(|| timers.pop(at(1)));
+        let popped: Vec<char> = popped.map(|(key, _)| key).collect();
         assert_eq!(popped, ['a', 'b', 'd', 'e']);
     }
 }

@@ -81,7 +81,11 @@ fn loss_beside_relocks() -> (Option<Loss>, Duration) {
             late = late.max(begin.elapsed().saturating_sub(ms(10)));
         }
     });
-    (held.loss(), late)
+    let loss = held.loss();
+    drop(held);
+    // Or its worker goes on in the next trial, without a server.
+    _ = client.shutdown(ms(5_000));
+    (loss, late)
 }
 
 /// The effect of an urgent lease on the others: a lease that is about to end must not cut short the

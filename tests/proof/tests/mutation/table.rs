@@ -1332,6 +1332,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::lease::tests::lingering_lease_is_renewed_only_if_it_was_taken_again",
     ),
     bug(
+        "relocks-ask-for-looks",
+        "threads that take a lease over and over do not lock the task queue",
+        "leasehold::engine::worker::tests::lease_that_is_taken_over_and_over_keeps_its_timer",
+    ),
+    bug(
         "reader-shares-what-is-given-back",
         "rule 39",
         "leasehold::engine::slot::tests::entry_that_is_being_given_back_is_not_shared",
