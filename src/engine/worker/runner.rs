@@ -193,7 +193,7 @@ impl Runner {
     }
 
     fn carry_out(&mut self, now: Moment) {
-        let (mut requests, mut notifications) = (Vec::new(), Vec::new());
+        let (mut requests, mut notifications, mut again) = (Vec::new(), Vec::new(), Vec::new());
         let (mut ended, mut announcements) = (Vec::new(), Announcements::new());
         let (last, first) = self.in_progress.split_at(self.first_announced());
         for task in first.iter().chain(last) {
@@ -209,10 +209,11 @@ impl Runner {
                             ended.push(watched.clone());
                         }
                         requests.extend(request(&watched, now, *was_retaken));
-                        announcements.look(&watched, now);
+                        let put_off = announcements.look(&watched, now);
+                        again.extend(put_off.map(|due| (watched.clone(), due)));
                     });
                     if looked.is_none() {
-                        self.look_again(&watched, now.after(LONGEST_RETRY));
+                        again.push((watched, now.after(LONGEST_RETRY)));
                     }
                 }
                 ScheduledTask::Announce(slot) => {
@@ -237,6 +238,7 @@ impl Runner {
         // that have run.
         self.in_progress.retain(|task| !matches!(task, ScheduledTask::Notify(_)));
 
+        again.iter().for_each(|(watched, due)| self.look_again(watched, *due));
         self.put(self.call_back(notifications, now));
         // The callbacks were started before this, which may take as long as a silent server.
         if !requests.is_empty() {
@@ -455,16 +457,19 @@ impl Announcements {
         Announcements { targets: Vec::new(), room: MAX_ANNOUNCED_BYTES, later: ANNOUNCE_TICK }
     }
 
-    /// Asks the slot of a lease, if it is to be announced by now.
-    fn look(&mut self, Watched { lease, slot }: &Watched, now: Moment) {
+    /// Asks the slot of a lease, if it is to be announced by now. Returns when to look again if the slot is locked.
+    fn look(&mut self, Watched { lease, slot }: &Watched, now: Moment) -> Option<Moment> {
         if lease.announce_at() > now {
-            return;
+            return None;
         }
-        let is_asked = lease.is_held() && slot.upgrade().is_some_and(|slot| self.ask(&slot, now));
-        if !is_asked {
-            // It lingers, or its slot is locked. A thread that holds it is found in a second.
-            lease.announce_by(now.after(ANNOUNCE_TICK));
+        let is_held = lease.is_held();
+        if is_held && slot.upgrade().is_some_and(|slot| self.ask(&slot, now)) {
+            return None;
         }
+        // A thread that takes a lingering lease, and holds it then, is found in a second.
+        let due = now.after(ANNOUNCE_TICK);
+        lease.announce_by(due);
+        is_held.then_some(due)
     }
 
     /// Asks a slot. Returns false if it is locked.
