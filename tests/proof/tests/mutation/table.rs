@@ -409,7 +409,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "returns-starve-renewal",
         "a renewal that is due does not wait for all that is given back",
-        "leasehold::engine::worker::tests::a_turn_takes_all_slots_and_some_pending_releases",
+        "leasehold::engine::worker::tests::a_turn_takes_all_leases_and_some_pending_releases",
     ),
     bug(
         "shutdown-overlooks-a-linger",
