@@ -139,7 +139,9 @@ fn five_thousand_threads_each_get_an_outcome() {
 fn two_hundred_clients_are_served_in_order() {
     const CLIENTS: usize = 200;
     let server = server();
-    let clients: Vec<LockClient> = (0..CLIENTS).map(|_| open(&server)).collect();
+    // What waits for a second is announced, over the worker's connection.
+    let client = || LockClient::builder(server.url()).announce(false).connect_now(true).build();
+    let clients: Vec<LockClient> = (0..CLIENTS).map(|_| client().unwrap()).collect();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     let served = Shared::new(Vec::new());
     let inside = AtomicU32::new(0);
