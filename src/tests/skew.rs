@@ -48,6 +48,9 @@ fn kept(server: &Server, client: &LockClient) -> Duration {
 fn claim(server: &Server, client: &LockClient, lease: Lease) -> OwnedLease {
     let guard = server.client().mutex("x").unwrap().lock().unwrap();
     let lock = client.mutex_with("x", LockOptions::new().lease(lease)).unwrap();
+    // When a client begins to listen, its waiters ask once more: one that does so after the hand-over gets a whole lease.
+    client.engine().listener.start();
+    until(|| client.engine().listener.is_live());
     let (sender, receiver) = unbounded();
     let body = move || _ = sender.send(lock.lock().unwrap().into_owned().unwrap());
     sync::spawn("taker", body).unwrap();
