@@ -6,12 +6,13 @@
 //! # The promise
 //!
 //! > A lock is held by at most one holder inside the holder's *validity window*, on one Redis that
-//! > has lost no writes in a fail-over, a restart or a restored backup. A fail-over and a slot that
-//! > moves are inside the promise as far as no write is lost and the clocks of the servers differ by
-//! > at most `max_clock_skew`. The window is measured on the holder's own monotonic clock, from before
-//! > the request was sent. An outcome that is not known is reported as not known. Across a fail-over
-//! > that loses writes, FLUSHALL, a forced release, a clock jump on the server, or a pause longer than
-//! > the lease, only a fencing token checked at the resource protects you, and every hold carries one.
+//! > has lost no writes in a fail-over, a restart or a restored backup. The promise covers a
+//! > fail-over or a slot migration that loses no write, if the clocks of the servers differ by at
+//! > most `max_clock_skew`, or a tenth of the lease if that is less. The window is measured on the
+//! > holder's own monotonic clock, from before the request was sent. An outcome that is not known is
+//! > reported as not known. Across a fail-over that loses writes, FLUSHALL, a forced release, a clock
+//! > jump on the server, or a pause longer than the lease, only a fencing token checked at the
+//! > resource protects you, and every hold carries one.
 //!
 //! [`max_clock_skew`](LockClientBuilder::max_clock_skew) is a setting of the client.
 //!
