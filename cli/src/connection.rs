@@ -42,11 +42,12 @@ pub(crate) struct ConnectionArguments {
     /// Another node of the cluster, where the first may be down. Repeat it for each node.
     #[arg(long = "node", global = true, value_name = "URL", requires = "cluster")]
     nodes: Vec<String>,
-    /// Connect to REACHED where sentinels or nodes announce ANNOUNCED, as behind a NAT. Repeat it for each server.
+    /// Connect to REACHED if sentinels or nodes announce ANNOUNCED, for example behind a NAT. Repeat it for each
+    /// server.
     #[arg(long = "map-address", global = true, value_name = "ANNOUNCED=REACHED", value_parser = parse_mapping)]
     mappings: Vec<Mapping>,
-    /// The CA certificates to trust, in PEM; default those of the machine. These three files are read again at
-    /// each connection.
+    /// The CA certificates to trust, in PEM; default those of the machine. This file and those of
+    /// `--cert` and `--key` are read again for each connection.
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The certificate of this client with its chain, in PEM.
@@ -58,10 +59,11 @@ pub(crate) struct ConnectionArguments {
     /// How long a connection attempt and each command may take.
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     timeout: Duration,
-    /// How far the clocks of any two servers may differ that have the lock one after the other; default 500ms with
+    /// The largest difference between the clocks of servers that can take over each other's locks; default 500ms with
     /// sentinels and in a cluster, else 0s.
     ///
-    /// A lease is valid for so much less, or for a tenth less where that is shorter. `doctor` compares the clocks with it.
+    /// Validity ends earlier by this much, or by a tenth of the lease if that is less. `doctor` compares the clocks
+    /// with it.
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
     max_clock_skew: Option<Duration>,
 }
@@ -77,7 +79,7 @@ impl ConnectionArguments {
         self.builder_for(&self.whole_url()?)
     }
 
-    /// The same for a URL that was read before.
+    /// The same for a URL that was already read.
     pub(crate) fn builder_for(&self, url: &str) -> Result<LockClientBuilder, Failure> {
         let mut builder = self.equip(LockClient::builder(url))?;
         if let Some(skew) = self.max_clock_skew {
@@ -96,7 +98,7 @@ impl ConnectionArguments {
         Ok(builder)
     }
 
-    /// A client that only looks, of another server with the same user and the same certificates.
+    /// A client of another server that only looks, with the same user and the same certificates.
     pub(crate) fn open_beside(
         &self,
         url: &str,
@@ -120,7 +122,7 @@ impl ConnectionArguments {
         let mut builder = builder.connect_timeout(self.timeout).command_timeout(self.timeout);
         if self.ca.is_some() || self.cert.is_some() {
             let files = self.certificates();
-            // A wrong path is a wrong use. What a file has may change while a job runs.
+            // A wrong path is a usage error. The content of a file may change while a job runs.
             files.read()?;
             builder = builder
                 .certificates(move || files.read().map_err(|failure| failure.to_string().into()));
@@ -128,7 +130,7 @@ impl ConnectionArguments {
         Ok(builder)
     }
 
-    /// How far the clocks of servers may differ, if that was given.
+    /// The value of `--max-clock-skew`, if it was given.
     pub(crate) fn max_clock_skew(&self) -> Option<Duration> {
         self.max_clock_skew
     }
@@ -146,7 +148,7 @@ impl ConnectionArguments {
         self.cluster
     }
 
-    /// The URL with its password. It may be read from the standard input, and so only once.
+    /// The URL with its password. It can be read only once, because it may come from the standard input.
     pub(crate) fn whole_url(&self) -> Result<String, Failure> {
         let url = match (&self.url, &self.url_file) {
             (Some(url), _) => url.clone(),

@@ -34,7 +34,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// As much of a value as a message has room for, shown in the same way.
+/// The beginning of a value, cut to fit a message and shown in the same way.
 pub(crate) struct Abridged<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Abridged<'_> {

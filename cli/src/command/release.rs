@@ -29,7 +29,8 @@ pub(crate) struct ReleaseArguments {
     /// Of a lock that several hold, take it from all of them.
     #[arg(long)]
     all: bool,
-    /// Take also the lock of another program. Its value has no form by which a lock is known, and is shown without this.
+    /// Confirm that a string of another program is a lock. Without this option or `--kind mutex`, such a string is only
+    /// shown.
     #[arg(long)]
     yes: bool,
 }
@@ -83,8 +84,8 @@ impl ReleaseArguments {
         Ok(chosen)
     }
 
-    /// A string that another program wrote is taken for a lock because it has a time to live, or because the user says so.
-    /// The first is a guess, which the user has to confirm.
+    /// A string that another program wrote counts as a lock if it has a time to live, or if the user says that it is
+    /// one. The former is a guess, which the user has to confirm.
     fn check_form(&self, lock: &ListedLock, chosen: &[&Holder]) -> Result<(), Failure> {
         let is_guess =
             Kind::of(lock.kind()) == Some(Kind::Mutex) && !self.says_mutex() && !self.yes;
@@ -103,8 +104,8 @@ impl ReleaseArguments {
         self.named.kind == Some(Kind::Mutex)
     }
 
-    /// Takes what this holder has; of a mutex that the user calls one, from the holder at that moment. Returns whether
-    /// anything was taken.
+    /// Takes the lock from this holder; with `--kind mutex`, from the holder at that moment. Returns whether anything
+    /// was taken.
     fn evict(
         &self,
         client: &LockClient,

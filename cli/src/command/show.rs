@@ -18,8 +18,8 @@ use crate::status;
 pub(crate) struct Named {
     /// The lock's name.
     pub(crate) name: NameArgument,
-    /// Its kind; default that of the key. It matters where a free name is waited for as locks of two kinds, and for a
-    /// string that may be data: `mutex` says that it is a lock.
+    /// The kind of the lock; default that of the key. Needed if processes wait for a free name as two kinds of lock,
+    /// and for a string that may be data: `mutex` says that it is a lock.
     #[arg(long)]
     pub(crate) kind: Option<Kind>,
 }
@@ -42,7 +42,7 @@ impl Named {
         Ok(locks)
     }
 
-    /// What the user is told where they cannot be found. A string that is taken for data is shown, and how to say that
+    /// Explains why no lock was found. For a string that counts as data, the text shows the string, and how to say that
     /// it is a lock.
     pub(crate) fn explain(&self, client: &LockClient, error: leasehold::Error) -> Failure {
         let is_open = error.is_wrong_type() && self.kind.is_none();

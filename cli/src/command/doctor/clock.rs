@@ -1,5 +1,5 @@
-//! How long a round trip takes, how far the server's clock is from this machine's, and how far the clocks of all
-//! servers that may have a lock are from each other.
+//! The time of a round trip, the difference between the server's clock and this machine's, and the differences between
+//! the clocks of all servers that may have a lock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ const SLOW: Duration = Duration::from_millis(50);
 /// From here on people see it.
 const FAR: f64 = 1.0;
 
-/// How far the clocks of servers may differ with Sentinel and in a cluster, without the option.
+/// The default of `max_clock_skew` with Sentinel and in a cluster.
 pub(super) const USUAL_SKEW: Duration = Duration::from_millis(500);
 
 /// One question for the time.
@@ -35,7 +35,7 @@ pub(super) fn check(probe: &Probe<'_>) -> Vec<Finding> {
     }
 }
 
-/// The shortest first, which is the most exact one.
+/// The samples, the shortest first: its offset is the most exact.
 fn samples(probe: &Probe<'_>) -> Result<Vec<Sample>, String> {
     let mut samples: Vec<Sample> = (0..SAMPLES).map(|_| sample(probe)).collect::<Result<_, _>>()?;
     samples.sort_by_key(|sample| sample.took);
@@ -84,8 +84,8 @@ fn offset(best: Sample) -> Finding {
         .mend("let NTP set both clocks, slowly (slew)")
 }
 
-/// Compares the clocks of all servers that may have a lock one after the other: the masters and the replicas. `open`
-/// makes a client of one of them.
+/// Compares the clocks of all servers that may have a lock: the masters and the replicas. `open` makes a client of one
+/// of them.
 pub(super) fn compare(
     first: &Probe<'_>,
     is_cluster: bool,
@@ -120,7 +120,7 @@ pub(super) fn compare(
     findings
 }
 
-/// Compares the two clocks that are the farthest apart, if there are two.
+/// Compares the two clocks that are the farthest apart. `None` if fewer than two are known.
 fn apart(check: &'static str, known: &[(String, Sample)], bound: Duration) -> Option<Finding> {
     let order = |one: &&(String, Sample), other: &&(String, Sample)| {
         one.1.offset.total_cmp(&other.1.offset)
@@ -161,7 +161,7 @@ mod tests {
     fn clocks_that_are_surely_farther_apart_than_allowed_are_a_warning() {
         let judge = |known: &[(String, Sample)]| apart("clocks", known, USUAL_SKEW);
         assert!(judge(&[]).is_none() && judge(&[at(9.0)]).is_none());
-        // Each is exact to 10 ms.
+        // Each offset is exact to 10 ms.
         for (clocks, level) in [
             ([0.0, 0.4, 0.1], Level::Fine),
             ([-0.3, 0.0, 0.2], Level::Fine),

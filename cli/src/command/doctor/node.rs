@@ -52,7 +52,7 @@ pub(super) fn others(
 ) -> Result<BTreeSet<(String, u16)>, String> {
     if is_cluster {
         let ranges: Vec<Vec<Value>> = first.get(redis::cmd("CLUSTER").arg("SLOTS"))?;
-        // Behind the two ends of a range are its master and the replicas of that.
+        // After the two ends of a range come its master and the replicas of that master.
         return Ok(ranges
             .iter()
             .flat_map(|range| range.iter().skip(2))

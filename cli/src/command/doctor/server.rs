@@ -29,7 +29,7 @@ pub(super) fn version(probe: &Probe<'_>) -> Finding {
     }
 }
 
-/// What an error says about the version, where the library refuses the server for it.
+/// The finding for an error by which the library refuses a server that is too old.
 pub(super) fn too_old(error: &leasehold::Error) -> Option<Finding> {
     let text = error.to_string();
     let seen = text.strip_suffix("; leasehold needs Redis 7.0 or later, or Valkey")?;

@@ -106,7 +106,7 @@ impl Request {
             Share::Alone => self
                 .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline))
                 .or_else(|error| match error.is_wrong_type() {
-                    // It is neither. Of the two, this one says what a sorted set is, such as a semaphore.
+                    // It is neither. Of the two errors, this one says what a sorted set is: a semaphore, for example.
                     true => self.write(client, deadline),
                     false => Err(error),
                 }),
