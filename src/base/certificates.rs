@@ -1,11 +1,11 @@
-//! Certificates for TLS, and what provides them.
+//! Certificates for TLS, and their provider.
 
 use std::fmt;
 
 use crate::base::sync::Arc;
 
-/// Certificates for TLS, in PEM, for a [provider](crate::LockClientBuilder::certificates): whom a client trusts,
-/// and what it shows.
+/// Certificates for TLS, in PEM, that a [provider](crate::LockClientBuilder::certificates) returns: the CA
+/// certificates that a client trusts, and its own certificate.
 ///
 /// ```
 /// use leasehold::Certificates;
@@ -32,7 +32,7 @@ pub(crate) struct ClientCertificate {
 }
 
 impl Certificates {
-    /// None: the client trusts the authorities of the machine, and shows no certificate.
+    /// No certificates: the client trusts the CA certificates of the machine, and presents none of its own.
     ///
     /// ```
     /// use leasehold::Certificates;
@@ -44,7 +44,7 @@ impl Certificates {
         Certificates::default()
     }
 
-    /// CA certificates to trust, and no others; default those of the machine.
+    /// The CA certificates to trust, in place of those of the machine; default those of the machine.
     ///
     /// ```
     /// use leasehold::Certificates;
@@ -84,7 +84,7 @@ impl Certificates {
 
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not derived: the key is a secret.
+        // Not derived, because the key is a secret.
         f.debug_struct("Certificates").finish_non_exhaustive()
     }
 }
@@ -92,5 +92,5 @@ impl fmt::Debug for Certificates {
 /// What a provider returns.
 pub(crate) type Provided = Result<Certificates, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Provides the certificates of the moment.
+/// Provides the current certificates.
 pub(crate) type CertificatesProvider = Arc<dyn Fn() -> Provided + Send + Sync>;

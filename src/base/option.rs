@@ -11,7 +11,7 @@ use crate::base::text::Span;
 pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const LIMITS: &str = "1ms to 30 days";
-/// A difference of clocks takes at most the lease divided by this off its validity.
+/// The clock skew in force is at most the lease divided by this.
 const MOST_SKEW: u32 = 10;
 
 /// How long Redis keeps a lock without a renewal, and whether the client renews it.
@@ -362,7 +362,7 @@ pub struct LockOptions {
     pub(crate) linger: Duration,
     /// Set by the kind of lock, and by no user.
     pub(crate) share: Share,
-    /// How far the clocks of the servers may differ. Set by the client, and by no user.
+    /// The largest difference between the clocks of the servers. The client sets it, not the user.
     pub(crate) max_clock_skew: Duration,
     min_replicas: Option<Durability>,
     min_fsyncs: Option<Durability>,
@@ -611,16 +611,16 @@ impl LockOptions {
         LockOptions { share, ..self }
     }
 
-    /// The same options for servers whose clocks may differ by this much.
+    /// The same options, for servers whose clocks may differ by this much.
     pub(crate) fn for_servers(self, max_clock_skew: Duration) -> LockOptions {
         LockOptions { max_clock_skew, ..self }
     }
 
-    /// How far the clocks of two servers may differ while a lease of this length lasts.
+    /// The clock skew in force for a lease of this length.
     pub(crate) fn clock_skew(&self, ttl: Duration) -> Duration {
-        // A share of the lease, or a short lease would end before it began. Of the lease that was asked
-        // for: what a hand-over writes at first is shorter, and a tenth of that would protect less than
-        // the lease promises.
+        // At most a share of the lease, or a short lease would end before it began. The share is that of
+        // the requested lease: a hand-over writes a shorter one at first, and a tenth of that would
+        // protect less than the lease promises.
         self.max_clock_skew.min(self.lease.ttl.max(ttl) / MOST_SKEW)
     }
 
@@ -690,7 +690,7 @@ pub(crate) fn check_span(field: &str, span: Duration) -> Result<()> {
     check_bounds(field, span, LONGEST, LIMITS)
 }
 
-/// Checks how far the clocks of servers may differ.
+/// Checks that a `max_clock_skew` is not too long.
 pub(crate) fn check_skew(skew: Duration) -> Result<()> {
     if skew > LONGEST {
         let wrong = format!("{} is too long", Span(skew));

@@ -42,7 +42,7 @@ pub struct LockClient {
     engine: Arc<Engine>,
     name_prefix: Arc<[u8]>,
     address: Arc<str>,
-    /// How far the clocks of any two servers may differ.
+    /// The largest difference between the clocks of any two servers.
     max_clock_skew: Duration,
     /// Whether a warning about a short lease was logged. Kept here and not in the slot: locking by
     /// key drops the slot after each use, so that every lock would log the warning again.
@@ -319,8 +319,8 @@ impl LockClient {
             ));
         }
 
-        // From here on every handle has a way to wait, as `LockOptions::wait_kind` expects, and knows by how
-        // much its validity ends earlier.
+        // From here on every handle has a way to wait, as `LockOptions::wait_kind` expects, and the clock skew
+        // that shortens its validity.
         let options = options.wait(wait).for_servers(self.max_clock_skew);
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());

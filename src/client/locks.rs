@@ -121,7 +121,8 @@ impl LockClient {
                     if !is_other {
                         return Err(error);
                     }
-                    // A missing right says more than the wrong type, and what the key is, more than what it is not.
+                    // A missing permission says more than a wrong type, and what the key is says more than what
+                    // it is not.
                     if error.is_denied() || is_data || refusal.is_none() {
                         refusal = Some(error);
                     }
@@ -134,14 +135,14 @@ impl LockClient {
         }
     }
 
-    /// The lock of this name as a mutex, if it is in use.
+    /// The mutex of this name, if it is in use.
     ///
-    /// The caller says that the key is a mutex. So a string counts too that [`locks_named`](Self::locks_named) takes for
-    /// data: one without a time to live that this library did not write.
+    /// The caller states that the key is a mutex. So this also returns a string that
+    /// [`locks_named`](Self::locks_named) takes for data: one without a time to live that this library did not write.
     ///
     /// # Errors
     ///
-    /// As there; [`is_wrong_type`](crate::Error::is_wrong_type) if the key is no string.
+    /// Those of `locks_named`; [`is_wrong_type`](crate::Error::is_wrong_type) if the key is not a string.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -193,10 +194,11 @@ impl Locks {
     /// Also scans all keys of the server, or of all masters of a cluster, for locks that nobody announced: of
     /// other libraries, of clients that do not announce, and those that began a moment ago.
     ///
-    /// Each string whose key matches counts as a mutex, each hash as a reentrant lock, and each sorted set with the
-    /// members of a semaphore or of a read-write lock as that, unless it is
-    /// [data](crate::guide::limits#what-is-taken-for-a-lock). So use a pattern that matches names of locks only: any other
-    /// string with a time to live is taken for the lock of another program. The scan goes on while the iterator is used, by `SCAN` in steps
+    /// Each matching string counts as a mutex, each hash as a reentrant lock, and each sorted set with the members
+    /// of a semaphore or a read-write lock as one, unless it is
+    /// [data](crate::guide::limits#what-is-taken-for-a-lock). So use a pattern that matches only names of locks: any
+    /// other string with a time to live counts as the lock of another program. The scan goes on while the iterator
+    /// is used, by `SCAN` in steps
     /// of about 1,000 keys, so a step keeps the server busy for long only where a single value that
     /// matches is huge. What is locked or released meanwhile may be missed. In a cluster the scan ends with
     /// an error if the node that it goes through is no master any more.
@@ -225,7 +227,7 @@ impl Locks {
     fn inspect_some(&mut self) {
         let batch = self.candidates.split_off(self.candidates.len().saturating_sub(BATCH));
         let targets: Vec<_> = batch.iter().map(|candidate| Arc::clone(&candidate.target)).collect();
-        // A batch is of keys that were announced, or of those that a scan has found: a scan goes on when none are left.
+        // A batch has either announced keys or keys from a scan: the scan goes on only when no candidate is left.
         let is_found = batch.iter().any(|candidate| candidate.is_found);
         let view = if is_found { View::Found } else { View::Waiters };
         let engine = self.client.engine();
@@ -249,7 +251,7 @@ impl Locks {
                 let kind = target.kind().name();
                 let name = self.pattern.rest(target.key())?.to_vec();
                 // A scan may return a key twice.
-                // The script has told it from data.
+                // The script has already ruled out data.
                 (in_use(&inspection) && self.seen.insert((kind, target.name().clone())))
                     .then(|| Ok(ListedLock { name, kind, inspection }))
             }
@@ -262,7 +264,7 @@ impl Locks {
     /// Goes on with the scan. Returns whether it has not ended.
     fn scan_on(&mut self) -> bool {
         let Some(position) = &mut self.scan else { return false };
-        // The scripts of semaphores and of read-write locks tell each whether the set is one.
+        // Each set is inspected as both kinds: the script of the other kind returns an error.
         let kinds: [&[&'static dyn LockKind]; TYPES.len()] =
             [&[&MutexKind], &[&ReentrantKind], &SHARED_KINDS];
         let kinds = kinds[position.kind];

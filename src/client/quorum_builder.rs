@@ -211,7 +211,7 @@ impl QuorumClientBuilder {
         outage: "the loss of the majority",
         connects: "cannot connect to as many servers as must agree, or may not run scripts there",
         needs_tls: "`rediss://` URLs only",
-        skew: "zero, because a lock moves to no other server",
+        skew: "zero, because a lock does not move to another server",
     }
 
     /// Makes the client. It connects when it first needs connections, unless

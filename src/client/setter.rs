@@ -75,19 +75,18 @@ macro_rules! setters {
             self
         }
 
-        #[doc = concat!("How far the clocks of any two servers may differ that have a lock one after the other; default ", $skew, ". At most 30 days.")]
+        #[doc = concat!("The largest difference between the clocks of servers that can take over each other's locks; default ", $skew, ". At most 30 days.")]
         ///
-        /// A lease ends at a time of the server's clock. A replica that takes the place of its master, and a
-        /// node to which a slot moves, end it at the same time of their own clock: earlier, where that clock
-        /// is ahead. So a hold ends here earlier by this much, or by a tenth of the lease where that is
-        /// less: with 500 ms a lease of 30 s is valid for 500 ms less, one of 1 s for 100 ms less. It costs
-        /// nothing else. A lease of less than ten times the real difference is not protected from it.
+        /// A lease ends at a fixed time, by the clock of the server. A replica that replaces its master, or a
+        /// node to which a slot moves, ends it at that time by its own clock: earlier, if that clock is ahead.
+        /// So the client ends a hold earlier by this much, or by a tenth of the lease if that is less. With
+        /// 500 ms, a lease of 30 s is valid for 500 ms less, and one of 1 s for 100 ms less. There is no other
+        /// cost. A lease that is shorter than ten times the real difference is not protected.
         ///
-        /// It does not cover a write that replication lost, a clock that is set while locks are held, or
-        /// clocks that differ by more: against those only a fencing token helps. Where one address stands
-        /// for servers that replace each other, as that of a managed service or of a proxy, set it for that
-        /// address too.
-        /// [Topologies](crate::guide::topologies#clocks-that-differ) has what was measured.
+        /// The setting does not cover a write that replication lost, a clock that is set while locks are held,
+        /// or clocks that differ by more: against those only a fencing token helps. If one address stands for
+        /// several servers that replace each other, as that of a managed service or a proxy does, set it for
+        /// that address too. [Topologies](crate::guide::topologies#clocks-that-differ) shows measurements.
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -311,21 +310,21 @@ macro_rules! setters {
         }
 
         /// Provides the certificates of each new connection; default those of
-        /// [`ca_certificate`](Self::ca_certificate) and [`client_certificate`](Self::client_certificate), of
-        /// which then none may be set. So certificates that live for hours or a day do not end a client that
-        /// lives longer.
+        /// [`ca_certificate`](Self::ca_certificate) and [`client_certificate`](Self::client_certificate), which
+        /// cannot be set together with a provider. So a client can outlive certificates that are valid for hours
+        /// or a day.
         #[doc = concat!("This needs the feature `tls` and ", $needs_tls, ".")]
         ///
-        /// The provider is called as that of [`credentials`](Self::credentials) is, on a thread that connects, and
-        /// its errors, its panics, and certificates that cannot be read are
-        /// [`is_unreachable`](crate::Error::is_unreachable): a file may be written at that moment. A connection
-        /// that is open stays open when its certificate expires. Certificates that the server refuses are
-        /// [`is_refused`](crate::Error::is_refused), as always, and each later call that needs a connection asks
-        /// the provider again. [Operations](crate::guide::operations#short-lived-certificates) says when to
-        /// renew them.
+        /// The client calls the provider on a thread that connects, like that of [`credentials`](Self::credentials). If
+        /// the provider fails or panics, or its certificates cannot be parsed, the error is
+        /// [`is_unreachable`](crate::Error::is_unreachable), because a file may just be in the middle of a write. An
+        /// open connection stays open when its certificate expires. If the server refuses a certificate, the error is
+        /// [`is_refused`](crate::Error::is_refused), as always, and each later call that needs a connection calls the
+        /// provider again. [Operations](crate::guide::operations#short-lived-certificates) says when to renew them.
         ///
-        /// They are for all servers that speak TLS, sentinels too. As long as they are the same, TLS sessions are
-        /// resumed. The machine's authorities are read once, when they are first needed.
+        /// The certificates are used for all servers that speak TLS, sentinels included. As long as they do not
+        /// change, TLS sessions are resumed. The CA certificates of the machine are read once, when they are first
+        /// needed.
         ///
         /// ```
         #[doc = concat!("use leasehold::{Certificates, ", stringify!($client), "};")]

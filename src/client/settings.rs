@@ -21,7 +21,7 @@ pub(super) struct Settings {
     pub(super) pool: PoolSettings,
     pub(super) give_up_after: Duration,
     pub(super) slow_wait: Option<Duration>,
-    /// How far the clocks of any two servers may differ, unless that depends on the topology.
+    /// The largest difference between the clocks of any two servers; `None` for the default of the topology.
     pub(super) max_clock_skew: Option<Duration>,
     /// Whether locks that are in use are announced in the index.
     pub(super) announce: bool,

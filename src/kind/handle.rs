@@ -254,7 +254,7 @@ impl Handle {
         }
     }
 
-    /// Takes the lock from its only holder. With `takes_any`, the user says that the key is a lock.
+    /// Takes the lock from its only holder. `takes_any` means that the user says that the key is a lock.
     pub(crate) fn force_release(&self, takes_any: bool) -> Result<bool> {
         let holders = self.holders(self.shortest_view())?;
         // The owner's value is part of the request. Without it, the holder might release
@@ -270,7 +270,7 @@ impl Handle {
         }
     }
 
-    /// Takes from an owner what it has.
+    /// Takes the lock from this owner.
     pub(crate) fn force_release_of(&self, owner: &[u8]) -> Result<bool> {
         self.force(owner, false)
     }

@@ -119,9 +119,10 @@ macro_rules! kind_methods {
             ///
             /// It evicts that holder and no other, and nobody once the time for a call is over, however long
             /// the request was stuck. It evicts owners of other libraries too; over several servers, the owner
-            /// that has a majority. Data that lies where a lock is expected stays;
-            /// [Limits](crate::guide::limits#what-is-taken-for-a-lock) says how the two are told apart. A holder is one lease of one process: if the process meanwhile hands the
-            /// lease off to another thread, or takes it again while it lingers, that hold is evicted.
+            /// that has a majority. It does not delete data:
+            /// [Limits](crate::guide::limits#what-is-taken-for-a-lock) says how data is told from a lock. A holder
+            /// is one lease of one process: if the process meanwhile hands the lease off to another thread, or
+            /// takes it again while it lingers, that hold is evicted.
             ///
             /// It is for people and for emergencies: the evicted holder goes on until it notices, and until
             /// then only the fencing token keeps it from doing harm.
@@ -136,7 +137,7 @@ macro_rules! kind_methods {
             /// # Errors
             ///
             /// When Redis cannot be asked, or not in time.
-            /// [`is_wrong_type`](crate::Error::is_wrong_type) if the key is no lock, or a read-write lock of
+            /// [`is_wrong_type`](crate::Error::is_wrong_type) if the key is not a lock, or is a read-write lock of
             /// Redisson with several holders.
             /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all
             /// the same.
@@ -155,13 +156,13 @@ macro_rules! kind_methods {
                 self.0.force_release(false)
             }
 
-            /// Takes the lock from this holder, if it still has it; else like
-            /// [`force_release`](Self::force_release). Of a read-write lock of Redisson it takes what this holder has,
-            /// and the others keep theirs.
+            /// Takes the lock from this holder, and returns whether the holder still had it. Otherwise like
+            /// [`force_release`](Self::force_release). On a read-write lock of Redisson, the other holders keep
+            /// the lock.
             ///
             /// # Errors
             ///
-            /// As there; a lock with several holders is none.
+            /// Those of `force_release`, but several holders are not an error.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

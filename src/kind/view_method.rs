@@ -53,8 +53,8 @@ macro_rules! view_methods {
             /// How long the lease is still valid; zero when it is over, be it lost or released. No I/O.
             ///
             /// After a hand-over by the [queue](crate::Wait::queue) that is at first two seconds and a command
-            /// time-out at most. What [clocks of servers may differ by](crate::LockClientBuilder::max_clock_skew) is
-            /// taken off already. The first renewal follows within a third of that and makes the lease whole.
+            /// time-out at most. [`max_clock_skew`](crate::LockClientBuilder::max_clock_skew) is already
+            /// deducted. The first renewal follows within a third of that and makes the lease whole.
             ///
             /// ```
             #[doc = concat!("# fn demo(guard: &leasehold::", stringify!($view), ") {")]

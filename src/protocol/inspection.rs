@@ -24,7 +24,7 @@ pub(crate) enum View {
     Holders,
     /// And who waits.
     Waiters,
-    /// The same of a key of which nobody has said that it is a lock of this kind. What is none is an error.
+    /// The same, for a key that nobody has said is a lock of this kind: anything else is an error.
     Found,
 }
 
@@ -117,7 +117,7 @@ fn sums_of(value: Value) -> Option<[u64; 3]> {
     sums.try_into().ok()
 }
 
-/// What a holder has of a lock, by what the script lists behind its token.
+/// The part of a lock that a holder has, read from the values after its token.
 fn part(numbers: &[Value], parts: Parts) -> Option<HeldPart> {
     let number = |value| known(value)?.and_then(|number| u32::try_from(number).ok());
     let numbers: Vec<u32> = numbers.iter().map(number).collect::<Option<_>>()?;

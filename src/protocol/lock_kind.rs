@@ -38,7 +38,7 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         false
     }
 
-    /// What its holders have of a lock.
+    /// The part of a lock that each holder has.
     fn parts(&self) -> Parts {
         Parts::Whole
     }
@@ -71,12 +71,12 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 
-    /// Asks for the owners, with no other key than the lock's own: by a plain command where a release without scripts
-    /// needs it too.
+    /// Asks for the owners, with the lock's own key alone. It is a plain command for kinds that can be released without
+    /// scripts, which needs it too.
     fn look(&self, key: &[u8]) -> Call;
 
-    /// Whether a key of the right type is a lock for sure, so that its owners alone tell whether it is held. Where it
-    /// is not, only the kind's scripts tell a lock from data.
+    /// Whether any key of the right type is a lock, so that `look` is enough to tell whether it is held. Otherwise only
+    /// the kind's scripts tell a lock from data.
     fn look_tells_locks(&self) -> bool {
         true
     }
@@ -99,14 +99,14 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     }
 }
 
-/// What a holder has of a lock.
+/// The part of a lock that a holder has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
-    /// All of it.
+    /// The whole lock.
     Whole,
     /// Permits of a semaphore, each with a number.
     Slots,
-    /// A read-write lock, in one of the ways.
+    /// A read-write lock, with one kind of access.
     Access,
 }
 
@@ -133,12 +133,12 @@ pub(crate) enum Parts {
 /// | `look` of a weighted lock, which gets the lock's key alone | `look` | the owners |
 /// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
 ///
-/// A script returns an error of the code `WRONGTYPE` where the key is of another type, and one of a weighted lock also where
-/// the sorted set is a user's or a lock of the other kind (rule 43).
+/// A script returns an error with the code `WRONGTYPE` if the key has another type. A script of a weighted lock also
+/// does so if the sorted set is a user's, or a lock of the other kind (rule 43).
 ///
-/// A string may be a lock of another program or data, and its form does not always tell. `any` and `inspect` say that
-/// the user calls it a mutex; `force` and `found` do not, and what does not look like a lock is an error. A hash is told
-/// by its form alone.
+/// A string may be data or the lock of another program, and its form does not always tell which. `any` and `inspect`
+/// say that the user calls it a mutex. `force` and `found` do not say so, and return an error if the string does not
+/// look like a lock. A hash is told from data by its form alone.
 ///
 /// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
 /// microseconds; after it the script does nothing, and 0 is none. Each script takes another number

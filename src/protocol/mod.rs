@@ -69,17 +69,17 @@
 //! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
-//! | 43 | Each script is told its kind. A key of another type, a lock of another kind, and a sorted set without the marks of a lock are errors that say which it is, and are left as they are: no script changes them, or guesses the kind from them. |
+//! | 43 | Each script is told its kind, and never guesses it from the key. A key of another type, a lock of another kind, and a sorted set without the marks of a lock are left unchanged, and the script returns an error that says which it is. |
 //! | 44 | Several locks are tried in one exchange and never queued for in one: what comes after the first refusal is given back, and the refused one is joined with those before it held, in the order of names. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
-//! | 54 | A hold ends here before any server ends its lease whose clock differs by no more than the smaller of `max_clock_skew` and a tenth of the lease that was asked for. |
-//! | 55 | A forced release deletes a lock and no data: the script that deletes tells them apart by their form, or is told by the user. |
-//! | 56 | A script that is refused in its middle, as a user may be denied a command or a key, leaves no holder and no waiter of whom nobody knows: it takes back what it has written. After such a refusal the engine removes the attempt, too. |
+//! | 54 | The client ends a hold before any server ends its lease, as long as the clocks of the servers differ by at most `max_clock_skew` and at most a tenth of the requested lease. |
+//! | 55 | A forced release deletes only a lock, never data: the script that deletes the key checks its form, unless the user has said that it is a lock. |
+//! | 56 | A script that the server refuses half-way, because the user may not run a command or use a key, takes back what it has written, so that it leaves no holder and no waiter that no client knows of. After such a refusal the engine removes the attempt, too. |
 //!
-//! Fail-over and slots that move are inside what these rules promise as far as no write is lost and the clocks of
-//! any two servers that may have the lock differ by no more than rule 54 says. The server that comes next has the
-//! end of a lease as a time of a clock, and takes its own: Redis replicates the end of a key in that form, the
-//! weighted locks store their holders' ends in it, and an atomic migration of a slot carries the ends of its keys in it.
+//! These rules hold across a fail-over or a slot migration as long as no write is lost, and the clocks of any two
+//! servers that may have the lock differ by no more than rule 54 says. The next server reads the end of a lease, which
+//! is an absolute time, by its own clock: Redis replicates the end of a key as an absolute time, an atomic migration of
+//! a slot carries it as one, and the weighted locks store their holders' ends as such.
 //! Rules 46 to 53 are not used yet.
 //!
 //! Rule 39: the threads that stand behind a reader's acquirer when it is granted come in with it, also if others wait by
@@ -91,8 +91,8 @@
 //! the upgrade begins to wait, so that the line need not keep it. An attempt that waits and asks without waiting, late, is
 //! treated like a heartbeat: it must not hold and wait at a time.
 //!
-//! Rule 43: the keys beside a lock have reserved names, which are documented. What a user keeps there may be changed: a
-//! fence of another type is overwritten, and the members of a set are taken for waiters.
+//! Rule 43: the keys beside a lock have reserved, documented names. Data that a user keeps there may be changed: a
+//! fence of another type is overwritten, and the members of a set count as waiters.
 //!
 //! Rule 12 is about the queue. The release of a reentrant lock does return the number of receivers;
 //! it decides nothing but a pause of the process that released the lock.
@@ -169,13 +169,13 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Keeps the worker's connections until this moment, at which it may need them. Returns whether
-    /// none is missing.
+    /// Keeps the worker's connections until this moment, because it may need them until then. Returns
+    /// whether all are there.
     fn keep_worker_connections(&self, _until: Moment) -> bool {
         true
     }
 
-    /// Has the worker's missing connections made, without waiting for them.
+    /// Orders the worker's missing connections, without waiting for them.
     fn connect_worker(&self) {}
 
     /// Tries to take the lock, or to join its queue.
@@ -315,8 +315,8 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Takes the lock from its owner, and sends the owner's client a message. Another owner keeps the lock, data stays
-    /// what it is, and nothing happens once the deadline has passed. Returns whether this owner had it.
+    /// Takes the lock from its owner, and sends the owner's client a message. Another owner keeps the lock, data
+    /// stays unchanged, and nothing happens once the deadline has passed. Returns whether this owner had it.
     fn force_release(
         &self,
         target: &Target,

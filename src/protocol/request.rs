@@ -50,7 +50,7 @@ pub(crate) struct ReleaseRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForceRequest<'a> {
     pub(crate) owner: &'a [u8],
-    /// Whether the user says that the key is a lock, also if it does not look like one.
+    /// Whether the user says that the key is a lock, even if it does not look like one.
     pub(crate) takes_any: bool,
 }
 

@@ -187,9 +187,9 @@ fn release(
     read(server, released(&reply.value))
 }
 
-/// Sends a request that does nothing after its deadline, and once more if the first came late. `outcome` reads a reply:
-/// the outcome, or the server's time if the request did nothing. If both came late, nothing was sent as far as the
-/// caller is concerned.
+/// Sends a request that does nothing after its deadline, and sends it again if it came late. `outcome` reads the
+/// outcome from a reply, or the server's time if the request did nothing. If both came late, the caller may treat the
+/// request as not sent.
 fn call_until_in_time<T>(
     server: &impl LockServer,
     deadline: Moment,

@@ -132,15 +132,15 @@ fn apply_by_script(
 }
 
 /// Asks the server about one command before any of them runs. A script declares its keys, and only the server knows
-/// which words of a command are keys. A command of one word has none, and `COMMAND GETKEYS` of Redis 7.0 takes no such
-/// command. So there the server is asked whether the word is a command by itself.
+/// which words of a command are keys. A command of one word has no keys, and `COMMAND GETKEYS` of Redis 7.0 refuses it.
+/// So for such a command the server is asked whether the word is a complete command.
 fn question(words: &[&[u8]]) -> Call {
     let asked: &[u8] = if words.len() == 1 { b"INFO" } else { b"GETKEYS" };
     Call::plain(&[&[b"COMMAND", asked], words].concat())
 }
 
-/// The keys of a command, by the reply to its question. A command that the server does not know, or not in this form,
-/// is refused, and with it all the others.
+/// The keys of a command, from the reply to its question. If the server does not know the command, or not in this form,
+/// the whole transaction is refused.
 fn keys_of(words: &[&[u8]], reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
     match reply {
         Ok(Reply { value: Value::Array(found), .. }) if words.len() == 1 => {
@@ -163,8 +163,8 @@ fn keys_of(words: &[&[u8]], reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>
     }
 }
 
-/// Whether `COMMAND INFO` tells of a command that may consist of its name alone: the number of its words is 1, or at
-/// least 1, which is told as -1.
+/// Whether `COMMAND INFO` describes a command that may consist of its name alone: its arity is 1, or -1, which means at
+/// least 1.
 fn is_whole(found: &[Value]) -> bool {
     match found {
         [Value::Array(told)] => matches!(told.get(1), Some(Value::Int(1 | -1))),

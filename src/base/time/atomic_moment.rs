@@ -7,8 +7,8 @@ use crate::base::time::Moment;
 
 /// A moment that threads share without a lock.
 ///
-/// All accesses are sequentially consistent: a thread that writes one of these and then reads another sees what was
-/// written before in that one order. A weaker order would have to be shown right for each pair of them.
+/// All accesses are sequentially consistent, so all threads see the accesses to all of these moments in one order. A
+/// weaker order would have to be proven right for each pair of moments.
 pub(crate) struct AtomicMoment(AtomicU64);
 
 impl AtomicMoment {
@@ -24,17 +24,17 @@ impl AtomicMoment {
         self.0.store(moment.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Makes it this moment if that is later.
+    /// Sets it to this moment if that is later.
     pub(crate) fn raise(&self, moment: Moment) {
         self.0.fetch_max(moment.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Makes it this moment if that is earlier.
+    /// Sets it to this moment if that is earlier.
     pub(crate) fn lower(&self, moment: Moment) {
         self.0.fetch_min(moment.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Makes it this moment if it is still the one before.
+    /// Sets it to `moment` if it is still `before`.
     pub(crate) fn replace(&self, before: Moment, moment: Moment) {
         let (before, moment) = (before.as_nanos(), moment.as_nanos());
         let _ = self.0.compare_exchange(before, moment, Ordering::SeqCst, Ordering::SeqCst);

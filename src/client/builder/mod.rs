@@ -21,8 +21,8 @@ use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
 
-/// How far the clocks of servers may differ that replace each other, by default. NTP keeps them within some
-/// milliseconds, and this is far more.
+/// The default of `max_clock_skew` for servers that replace each other. NTP keeps clocks within a few milliseconds of
+/// each other, so this is ample.
 const SKEW_OF_SEVERAL: Duration = Duration::from_millis(500);
 
 impl LockClient {
@@ -154,7 +154,7 @@ impl LockClientBuilder {
 
     /// How long connecting may take, for each address that the host's name has; default 1 s, from 1
     /// ms to 365 days. The next address is tried when the one before it fails or has been silent for
-    /// 250 ms, and the first that accepts is used. Each of them has all of this time, with the log-in.
+    /// 250 ms, and the first that accepts is used. Each address has the whole time, which includes the log-in.
     ///
     /// A call waits that long for a connection that is being made. Name look-ups have no time-out
     /// of their own, and happen on another thread: a connection that comes too late serves the next
@@ -308,10 +308,10 @@ impl LockClientBuilder {
         Ok(self.into_settings().client(protocol, clock, bounds, address))
     }
 
-    /// The settings, with what the topology decides.
+    /// The settings, with the defaults that depend on the topology.
     fn into_settings(self) -> Settings {
-        // A lock stays on one server, whose clock ends it, unless a replica takes the server's place or the
-        // slot moves.
+        // A lock stays on one server, and ends by the clock of that server, unless a replica takes its place or
+        // the slot moves.
         let moves = self.sentinels.is_some() || self.cluster.is_some();
         let usual = if moves { SKEW_OF_SEVERAL } else { Duration::ZERO };
         let max_clock_skew = self.settings.max_clock_skew.or(Some(usual));
@@ -342,7 +342,7 @@ impl LockClientBuilder {
             None => self.settings.server(&self.server),
         }?;
         let Some(mapper) = &self.mapper else { return Ok(server) };
-        // Nobody would call it, and its user believes in addresses that are not used.
+        // The mapper would never be called, and the user would believe that it is.
         if self.sentinels.is_none() && self.cluster.is_none() {
             let allowed = "sentinels or a cluster, which announce addresses";
             return Err(Error::config("map_address", "set for one server", allowed));

@@ -72,8 +72,8 @@ impl LockClientBuilder {
     }
 
     /// After how long an idle connection is closed; default 10 minutes, from 1 ms to 365 days,
-    /// `None` for never. The pool looks every 30 s. While there is something to renew, the
-    /// connection for that is closed only when there is another.
+    /// `None` for never. The pool looks every 30 s. While there are leases to renew, the connection
+    /// for renewals is closed only once it has a successor.
     ///
     /// ```
     /// use leasehold::LockClient;
@@ -93,8 +93,8 @@ impl LockClientBuilder {
     }
 
     /// After how long a connection is replaced; default 30 minutes, from 1 ms to 365 days, `None`
-    /// for never. The pool looks every 30 s. While there is something to renew, the connection for
-    /// that is closed only when there is another.
+    /// for never. The pool looks every 30 s. While there are leases to renew, the connection for
+    /// renewals is closed only once it has a successor.
     ///
     /// ```
     /// use leasehold::LockClient;

@@ -27,7 +27,7 @@ impl LockClientBuilder {
     ///
     /// **How the client follows the master.** It asks the sentinels at every new connection, and
     /// the server that they name must confirm that it is the master. The first time it asks all of them at
-    /// once; a silent one is not waited for once another has named the master. A thread subscribes to one
+    /// once, and does not wait for silent ones once another has named the master. A thread subscribes to one
     /// sentinel and asks another every 500 ms; when one names another master, the client never uses
     /// a connection to the former one again. During a fail-over the client uses the chosen replica
     /// as soon as it confirms that it is the master, which is about a second before the sentinels
@@ -119,17 +119,19 @@ impl LockClientBuilder {
         self
     }
 
-    /// Says by which address a server is reached whose own address leads nowhere from here: behind a NAT, a
-    /// port that is forwarded, or a container's network; default the address that is announced.
+    /// Maps announced addresses that cannot be reached from here, such as those behind a NAT, a forwarded port
+    /// or a container network, to addresses that can; default the announced addresses.
     ///
     /// The function gets each host and port that [`sentinels`](LockClientBuilder::sentinels) or the nodes of a
-    /// [`cluster`](LockClientBuilder::cluster) announce, and returns those to connect to: the same ones where
-    /// nothing is to be mapped. It is not called for the addresses in URLs. It is called on several threads,
-    /// whenever the client learns of an address, so it must not use the client, and should be quick and always
-    /// return the same for one address. Over TLS the certificate must be for the host that it returns. If it panics, that is logged, and
-    /// the announced address is used.
+    /// [`cluster`](LockClientBuilder::cluster) announce, and returns the host and port to connect to. It returns
+    /// its arguments if the address needs no mapping. It is not called for the addresses in URLs.
     ///
-    /// Errors name both addresses. `build` rejects it for a client of one server, which announces none.
+    /// The client calls it on several threads, whenever it learns of an address. So the function must not use
+    /// the client, should be quick, and should always return the same for one address. Over TLS the certificate
+    /// must be for the host that it returns. If it panics, the panic is logged, and the announced address is
+    /// used.
+    ///
+    /// Errors name both addresses. `build` rejects it for a client of one server, which announces no address.
     ///
     /// ```
     /// use leasehold::LockClient;

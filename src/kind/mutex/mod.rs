@@ -70,14 +70,14 @@ impl Mutex {
         self.0.request_release()
     }
 
-    /// Takes the lock from its holder as [`force_release`](Self::force_release) does, also if the key does not look
-    /// like a lock: a string without a time to live that this library did not write.
+    /// Like [`force_release`](Self::force_release), but also deletes a string that does not look like a lock: one
+    /// without a time to live that this library did not write.
     ///
-    /// The caller says with it that the string is a lock. If it is data, the data is deleted.
+    /// The caller states that the string is a lock. If it is data, the data is deleted.
     ///
     /// # Errors
     ///
-    /// As there; any string is taken.
+    /// Those of `force_release`, but any string counts as a lock.
     ///
     /// ```
     /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

@@ -1,7 +1,7 @@
 //! What the kinds have in common whose holders have weights: semaphores and read-write locks.
 //!
-//! Redis has one sorted set for each lock, and the same scripts serve both kinds, each told its own; state.lua says what is
-//! in it.
+//! Redis has one sorted set for each lock; state.lua describes its members. The same scripts serve both kinds, and each
+//! script is told its kind.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Argument, Call, Script};
 
-/// The scripts of one kind. Each begins with the file that tells the kind, and state.lua (rule 43).
+/// The scripts of one kind. Each begins with the file that names the kind, and then state.lua (rule 43).
 //
 // `acquire` and `release` go on with their fast path, which returns before the functions of the
 // other files are defined. The remaining scripts need those functions in any case.
