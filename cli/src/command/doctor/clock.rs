@@ -140,8 +140,8 @@ fn apart(check: &'static str, known: &[(String, Sample)], bound: Duration) -> Op
         return Some(Finding::fine(check, seen));
     }
     let so = format!(
-        "a lock that comes from {} to {}, by a fail-over or with its slot, ends there before its holder knows: two \
-         holders at a time",
+        "a lock that moves from {} to {}, by a fail-over or with its slot, may end there while its holder still \
+         relies on it: two holders at a time",
         behind.0, ahead.0
     );
     let mend = "let NTP set all clocks, slowly (slew), or set max_clock_skew to more than that";
