@@ -112,8 +112,8 @@ impl ConnectAttempts {
         needed
     }
 
-    /// Asks for an attempt for a caller that has another connection. Such a caller leaves a server
-    /// alone for a while that refused the user; a failure that may pass is repeated anyway. Returns
+    /// Asks for an attempt for a caller that has another connection. Such a caller does not try again for a
+    /// while if the server refused the user. A failure that may pass is retried anyway. Returns
     /// whether the thread must be woken for it.
     pub(crate) fn ask_seldom(&self, now: Moment) -> bool {
         let mut state = self.state.lock();

@@ -142,7 +142,7 @@ impl Connection {
         &self.address
     }
 
-    /// When it was made, and when its last reply was received.
+    /// When it was opened, and when its last reply was received.
     pub(crate) fn times(&self) -> (Moment, Moment) {
         (self.made, self.replied)
     }
@@ -159,7 +159,7 @@ impl Connection {
             || self.common.covers(self.replied)
     }
 
-    /// Whether nothing speaks against it but the silence of another connection.
+    /// Whether the silence of another connection is the only reason to doubt it.
     pub(crate) fn is_only_suspected(&self) -> bool {
         !self.is_poisoned() && self.generation == self.common.generation() && !self.epoch.is_over()
     }

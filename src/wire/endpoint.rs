@@ -61,16 +61,16 @@ pub(crate) struct Endpoint {
     name: Option<Arc<str>>,
     /// Asked for the user and the password at each connection.
     credentials: Option<CredentialsProvider>,
-    /// Says how an address is reached that a server announces.
+    /// Maps an address that a server announces to the one to connect to.
     mapper: Option<AddressMapper>,
-    /// The address that a server announced for this one, if it is reached by another.
+    /// The address that the server announced, if this endpoint has another one.
     announced: Option<Arc<str>>,
     /// CA certificates to trust, and the client certificate.
     #[cfg(feature = "tls")]
     tls: Option<TlsSource>,
 }
 
-/// Returns the address by which an announced host and port are reached.
+/// Maps an announced host and port to those to connect to.
 pub(crate) type AddressMapper = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
 
 impl Endpoint {
@@ -113,8 +113,8 @@ impl Endpoint {
         self
     }
 
-    /// Another server, which announces itself at this address, with the settings of this one. Runs the user's
-    /// code, if that maps addresses.
+    /// Another server, announced at this address, with the settings of this one. Runs the user's address
+    /// mapper, if there is one.
     pub(crate) fn at(&self, host: String, port: u16) -> Endpoint {
         let Some(mapper) = &self.mapper else { return self.reached_at(host, port) };
         let mapped = catch_panic("the mapper of addresses", || mapper(&host, port));
@@ -126,7 +126,7 @@ impl Endpoint {
         other
     }
 
-    /// Another server, reached at this address, with the settings of this one.
+    /// Another server, at exactly this address, with the settings of this one.
     pub(crate) fn reached_at(&self, host: String, port: u16) -> Endpoint {
         // The settings stay: a master that sentinels name has the user, the database and the TLS of
         // the URL.
@@ -136,7 +136,7 @@ impl Endpoint {
         other
     }
 
-    /// Maps the addresses that servers announce.
+    /// Sets the mapper of the addresses that servers announce.
     pub(crate) fn set_mapper(mut self, mapper: AddressMapper) -> Endpoint {
         self.mapper = Some(mapper);
         self
@@ -369,10 +369,10 @@ fn is_plain(text: &str) -> bool {
 /// The mark after the address of a server over TLS, in errors.
 pub(crate) const OVER_TLS: &str = "(TLS)";
 
-/// The address for errors: host and port, or the path of a socket, and what the server announces instead.
+/// The address for errors: host and port, or the path of a socket, and the announced address if it differs.
 pub(crate) fn address(endpoint: &Endpoint) -> String {
     let mut address = endpoint.addr().to_string();
-    // Whoever looks into a server's or a sentinel's log finds this one.
+    // The logs of servers and sentinels have this one.
     if let Some(announced) = &endpoint.announced {
         address += &format!(" (announced as {announced})");
     }

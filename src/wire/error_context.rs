@@ -96,16 +96,16 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
 /// The text of an error if the connecting thread cannot be started.
 pub(crate) const NO_THREAD: &str = "no thread that connects could be started";
 
-/// The error where that thread cannot be started.
+/// The error if that thread cannot be started.
 pub(crate) fn no_thread() -> RedisError {
     io::Error::other(NO_THREAD).into()
 }
 
-/// How the text of an error begins if the user's code provided nothing.
+/// The beginning of the error text if the user's provider failed.
 pub(crate) const PROVIDER: &str = "the provider of ";
 
-/// The error of a connection for which the user's code did not provide these: its own error, or `None` if it
-/// panicked.
+/// The error of a connection if the user's provider of this failed: with the provider's own error, or with `None` if
+/// it panicked.
 pub(crate) fn not_provided(
     what: &str,
     error: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -119,8 +119,8 @@ pub(crate) fn not_provided(
     io::Error::other(Located { text, source }).into()
 }
 
-/// The error of a caller whose time ended before a connection was made: what was waited for last, and how
-/// long.
+/// The error of a caller whose time ended before a connection was made. It says what the caller waited for last, and
+/// for how long.
 pub(crate) fn connecting(awaited: &Awaited, waited: Duration) -> RedisError {
     let text = match awaited {
         Awaited::Server(address) => {
@@ -131,12 +131,12 @@ pub(crate) fn connecting(awaited: &Awaited, waited: Duration) -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, Located { text, source: silence() }).into()
 }
 
-/// What an attempt to connect waits for.
+/// The server or servers that an attempt to connect waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The server at this address.
     Server(String),
-    /// What must come before, in a sentence.
+    /// Other servers that must reply first, described in a sentence.
     Others(String),
 }
 

@@ -81,10 +81,11 @@ fn refused_command(error: RedisError) -> Error {
     .with_source(error)
 }
 
-/// A key that is no lock of the kind that was asked for. The scripts of locks that share a type say what it is.
+/// The error for a key that is not a lock of the requested kind. If kinds share a type, their scripts say what the key
+/// is.
 fn wrong_type(error: &RedisError, said: &str) -> Error {
     let at = at_which(error);
-    // Each of these may be in use, so that none is to be deleted without a look.
+    // The key may be in use, so the text does not advise deleting it.
     if let Some((_, what)) = said.split_once(NO_LOCK) {
         return Error::wrong_type(format!("its key{at} is not a lock: {what}"));
     }

@@ -72,7 +72,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// How the refusal of a script begins that has found data of the type that its lock would have.
+/// The beginning of a script's refusal if the key holds data of the same type as the lock.
 pub(super) const NO_LOCK: &str = "not a lock: ";
 
 /// What a server's refusal means to the caller.
@@ -294,11 +294,11 @@ impl Failure {
         matches!(self, Failure::Refused(error) if error.to_string().contains(text))
     }
 
-    /// Whether the server may have run a part of the script that it refused: a user may be denied a command in its
-    /// middle.
+    /// Whether the server may have run a part of the script before it refused: the user may not be allowed to run a
+    /// later command.
     pub(crate) fn may_have_run_in_part(&self) -> bool {
-        // A key of another type, and a server that takes no writes, refuse the first one. So does a server without
-        // memory (rules 16, 41).
+        // If the key has another type, or the server takes no writes or is out of memory, the first write is refused
+        // (rules 16, 41).
         matches!(self, Failure::Refused(error) if matches!(
             RefusalKind::of(error),
             RefusalKind::Denied | RefusalKind::Other
@@ -324,7 +324,7 @@ impl Failure {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::WrongType)
     }
 
-    /// Whether a script has found data of the type that its lock would have.
+    /// Whether a script has found data of the same type as the lock.
     pub(crate) fn is_data(&self) -> bool {
         let is_told = |error: &RedisError| error.detail().is_some_and(|it| it.starts_with(NO_LOCK));
         matches!(self, Failure::Refused(error) if self.is_wrong_type() && is_told(error))

@@ -1,9 +1,9 @@
-//! Whose connections a request uses.
+//! The connections that a request uses: those of callers, or that of the worker.
 //!
-//! Renewals have a connection of their own, so that they never wait for callers. But a new one
-//! cannot always be made: the server is full, no sentinel replies, a name has no address, a password
-//! was changed, a certificate has expired, no descriptor is left. Callers go on over the connections
-//! that they have, and so must renewals.
+//! Renewals have a connection of their own, so that they never wait for callers. But sometimes none
+//! can be opened: the server is at its `maxclients`, no sentinel replies, a host name does not resolve,
+//! a password was changed, a certificate has expired, or no file descriptor is left. Callers go on over
+//! the connections that they have, and renewals must be able to as well.
 //!
 //! | the worker's own connection | an idle one of callers | the worker |
 //! | --- | --- | --- |
@@ -13,12 +13,12 @@
 //! | cannot be made | there is none | fails at once |
 //!
 //! The other half of its time is for the exchange. So a busy pool costs the worker no more than half
-//! of one try, and it reports losses in time.
+//! of one try, and the worker reports losses in time.
 //!
-//! Only what was surely not sent is sent again over another connection. After an unknown outcome,
-//! such as that of a connection that died unnoticed, the worker tries again at its next turn: that
-//! connection is gone by then. Those that were idle for as long are likely dead too (`health`): the
-//! worker uses one of those only while no new one can be made.
+//! A request is sent again over another connection only if it was certainly not sent. After an unknown
+//! outcome, such as that of a connection that died unnoticed, the worker tries again at its next turn,
+//! when that connection is gone. Connections that were idle for as long are probably dead too
+//! (`health`): the worker uses one of those only while no new one can be opened.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ use crate::wire::pool::{Borrowed, Pool};
 use crate::wire::script::Call;
 use crate::wire::worker_connection::WorkerConnection;
 
-/// A request may meet a connection that the server has closed, one more that was closed with it, and
-/// then a new one.
+/// The most connections that a request tries: one that the server has closed, another that was closed
+/// with it, and then a new one.
 const STEPS: u32 = 3;
 
 /// Whose connections to use.
@@ -44,7 +44,7 @@ pub(crate) enum Lane {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LaneConnections<'a> {
     Callers(&'a Pool),
-    /// The worker's own, and those of callers to fall back on.
+    /// The worker's own connection, and those of callers to fall back on.
     Worker {
         own: &'a WorkerConnection,
         callers: &'a Pool,
@@ -56,7 +56,7 @@ impl LaneConnections<'_> {
     pub(crate) fn ready_or_request(self) -> Option<Borrowed> {
         match self {
             LaneConnections::Callers(pool) => pool.ready_or_request(),
-            // Its own is ordered in any case.
+            // The worker's own is ordered in any case.
             LaneConnections::Worker { own, callers } => {
                 own.ready_or_request().or_else(|| callers.lend())
             }
@@ -127,7 +127,7 @@ impl LaneConnections<'_> {
                 return Err(Failure::NotSent(self.shortage(now.since(start))));
             }
             let lent = callers.wait_to_lend(seen, left);
-            // Its own first: callers need theirs.
+            // The worker's own first, because callers need theirs.
             if let Some(connection) = own.ready_or_request().or(lent) {
                 return Ok(connection);
             }

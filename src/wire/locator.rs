@@ -20,7 +20,7 @@ pub(crate) trait Locator: Send + Sync + fmt::Debug {
     /// The server, as errors name it.
     fn address(&self) -> String;
 
-    /// What [`locate`](Self::locate) waits for, in a sentence; `None` if it waits for nobody.
+    /// A sentence that says what [`locate`](Self::locate) waits for; `None` if it waits for nothing.
     fn awaited(&self) -> Option<String> {
         None
     }

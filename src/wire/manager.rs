@@ -36,8 +36,7 @@ pub(crate) struct Manager {
     incidents: Mutex<Option<Incidents>>,
     /// The server that a connection is being made to, once it is known.
     connecting: Mutex<Option<String>>,
-    /// In which epoch, and after which incidents, a server that hides its version has shown that it is new
-    /// enough.
+    /// The epoch and the incidents at which a server that hides its version was last shown to be new enough.
     proven: Mutex<Option<(u64, Incidents)>>,
 }
 
@@ -176,7 +175,7 @@ impl Manager {
         self.source.address()
     }
 
-    /// What an attempt to connect that is being made waits for.
+    /// What the current attempt to connect waits for.
     pub(crate) fn awaited(&self) -> Awaited {
         match &*self.connecting.lock() {
             Some(server) => Awaited::Server(server.clone()),
@@ -233,8 +232,8 @@ impl Manager {
         // may not run TIME gets a connection all the same: the error of the first script names what
         // is missing. A quorum needs the time of each server before it can propose a token.
         let needed = self.source.needs_time();
-        // `HELLO` goes with it, unless the log-in was one: every user may run it, and it reports the
-        // version.
+        // `HELLO` is sent with it, unless the log-in was a `HELLO`: every user may run it, and its reply has
+        // the version.
         let (time, hello) = (Call::plain(&[b"TIME"]), Call::plain(&[b"HELLO"]));
         let is_greeted = matches!(greeting, Value::Map(_));
         let calls = if is_greeted { vec![time] } else { vec![time, hello] };
@@ -245,7 +244,7 @@ impl Manager {
         let version = match replies.next() {
             None => server_version::reported(&greeting),
             Some(Ok(reply)) => server_version::reported(&reply.value),
-            // A proxy may know no `HELLO`.
+            // A proxy may not know `HELLO`.
             Some(Err(Failure::Refused(_))) => None,
             Some(Err(failure)) => return Err(failure.into_error()),
         };
@@ -271,8 +270,8 @@ impl Manager {
 
     /// Whether the worker may use a connection.
     pub(crate) fn may_lend(&self, connection: &Connection) -> bool {
-        // A connection that is only suspected, because another was silent, is better than none. A
-        // renewal that is sent in vain is repeated.
+        // A connection that is doubted only because another was silent is better than none. A renewal that
+        // gets no reply is repeated.
         connection.is_usable()
             || connection.is_only_suspected() && self.attempts.counts().is_failing
     }
@@ -296,8 +295,8 @@ impl Manager {
         first_reply(connection.call(&Call::plain(command), self.reply_by(Moment::FAR)), needed)
     }
 
-    /// Fails if the server is too old. One that reports no version that is new enough is asked for what it
-    /// can, as the version may be that of a proxy.
+    /// Fails if the server is too old. If the reported version is missing or too old, a script tests the
+    /// server, because the version may be that of a proxy.
     fn check_version(
         &self,
         connection: &mut Connection,
@@ -315,7 +314,7 @@ impl Manager {
                 *self.proven.lock() = Some(run);
                 Ok(())
             }
-            // A user who may run no scripts gets no lock, and learns so by the first one.
+            // A user that may not run scripts gets no lock, and the first script fails for this reason.
             Err(failure) if failure.is_denied() => Ok(()),
             Err(failure) => Err(failure.into_error()),
         }
@@ -329,8 +328,8 @@ impl Manager {
     }
 }
 
-/// The reply to one of the first commands of a connection. `None` if its user may not run it, unless it is
-/// needed.
+/// The reply to one of the first commands of a connection. `None` if the user may not run a command that is
+/// not `needed`.
 fn first_reply(outcome: Result<Reply, Failure>, needed: bool) -> Result<Option<Reply>, RedisError> {
     match outcome {
         // `NOPERM` alone. `NOAUTH` and `WRONGPASS` mean that the user is not logged in, and the

@@ -27,8 +27,8 @@
 //! | `server_clock` | the server's time, computed from the holder's clock |
 //! | `tls` | certificates, sessions, and the recognition of TLS faults |
 //! | `token_args` | a fencing token as an argument of a command |
-//! | `worker_connection` | the connection of the worker, and the one that takes its place |
-//! | `lane` | whose connections a request uses, and what the worker does without its own |
+//! | `worker_connection` | the connection of the worker, and its successor |
+//! | `lane` | the connections that a request uses, and those that the worker falls back on |
 //! | `transport` | one server: a pool for callers, a connection for the worker |
 
 /// The driver's types that appear above: what a user's commands and their replies are made of.

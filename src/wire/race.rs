@@ -1,8 +1,8 @@
-//! Connecting to a host that has several addresses, of which some may be dead (RFC 8305).
+//! Connects to a host with several addresses, some of which may be dead (RFC 8305).
 //!
 //! The next address is tried as soon as the one before it has failed, or has been silent for [`DELAY`]; the
-//! earlier ones go on. The first connection wins. Addresses of the two families take turns, because one of
-//! them may lead nowhere as a whole.
+//! earlier ones go on. The first connection wins. The addresses of the two families alternate, because one
+//! whole family may be unreachable.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::base::time::{BootClock, Clock as _, Moment};
 use crate::wire::socket::Socket;
 
-/// How long an address is tried alone.
+/// How long an address is tried before the next one is tried as well.
 const DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to the first of these addresses that accepts. Each may take `most`, with the reads and writes of
@@ -21,7 +21,7 @@ pub(super) fn connect(addresses: &[SocketAddr], most: Duration) -> io::Result<So
     match addresses[..] {
         [] => Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address")),
         [only] => Socket::connect(&only.into(), BootClock.now().after(most)),
-        // A short time is divided, so that the last one has a part of it.
+        // A short time is divided among the addresses, so that the last one gets a part of it.
         _ => race(&addresses, most, DELAY.min(most / u32::try_from(addresses.len()).unwrap_or(1))),
     }
 }
@@ -87,7 +87,7 @@ fn race(addresses: &[SocketAddr], most: Duration, delay: Duration) -> io::Result
     }
 }
 
-/// Without a way to wait for several sockets: one after the other.
+/// Where the system cannot wait for several sockets: one address after the other.
 #[cfg(not(unix))]
 fn race(addresses: &[SocketAddr], most: Duration, _delay: Duration) -> io::Result<Socket> {
     let mut last = io::Error::from(io::ErrorKind::TimedOut);

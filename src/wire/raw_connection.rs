@@ -32,9 +32,9 @@ pub(crate) struct RawConnection {
 }
 
 impl RawConnection {
-    /// Connects and logs in. A host's addresses are tried at once where they are silent, and each has this time
-    /// for all steps; the look-up of the name, and the providers of credentials and certificates, are not
-    /// bounded. The connection is left without time-outs.
+    /// Connects and logs in. If an address of the host is silent, the next one is tried at the same time. Each
+    /// address has this time for all steps. The look-up of the name and the providers of credentials and
+    /// certificates have no time limit. The connection has no time-outs afterwards.
     pub(crate) fn connect(
         to: &Endpoint,
         limit: impl Into<Limit>,
@@ -45,7 +45,7 @@ impl RawConnection {
             .map_err(|error| locate(error, &shown(to, &tried), limit))
     }
 
-    /// The same. Notes the addresses if none of several can be connected to.
+    /// The same. If the host has several addresses and none accepts, notes them for the error.
     fn connect_noting(
         to: &Endpoint,
         most: Duration,
@@ -76,8 +76,8 @@ impl RawConnection {
         most: Duration,
         tried: &mut Vec<SocketAddr>,
     ) -> Result<RawConnection, RedisError> {
-        // Only an unreachable address leads to the next one. A refused log-in would be refused there
-        // as well, and would count as one more wrong password.
+        // Only an unreachable address leads to the next one. The log-in would be refused there as well,
+        // and would count as one more wrong password.
         RawConnection::open(to, || {
             race::connect(addresses, most).inspect_err(|_| tried.extend_from_slice(addresses))
         })
@@ -190,7 +190,7 @@ impl RawConnection {
     }
 }
 
-/// The server as errors name it, with those of its addresses that cannot be reached, if there are several.
+/// The server as errors name it. If it has several addresses, those that cannot be reached follow.
 fn shown(to: &Endpoint, tried: &[SocketAddr]) -> String {
     let address = endpoint::address(to);
     if tried.len() < 2 {

@@ -6,7 +6,7 @@
 //! | `HELLO` on a new connection | the server |
 //! | --- | --- |
 //! | reports version 7 or later | is new enough. It is sent together with `TIME`, without a round trip of its own |
-//! | reports an older version, or none: a proxy may refuse it, or report a version of its own | is asked by a script for what it can, once in each of its runs |
+//! | reports an older version or none, as a proxy may | is tested by a script, once in each of its runs |
 
 use redis::{ErrorKind, RedisError, Value};
 
@@ -17,10 +17,10 @@ const OLDEST: u32 = 7;
 
 const NEEDS: &str = "needs Redis 7.0 or later, or Valkey";
 
-/// Shows what the server can.
+/// Tests whether the server knows the option.
 static CAPABILITY: Script = Script::new(include_str!("server_version.lua"));
 
-/// The script that shows it, with its source: a server need not keep a script that is run once.
+/// The call of that script with its source, because the server need not keep a script that is run once.
 pub(super) fn capability() -> Call {
     let call = CAPABILITY.call(&[], []);
     call.with_source().unwrap_or(call)

@@ -89,7 +89,7 @@ fn tune(socket: &socket2::Socket) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive())
 }
 
-/// A TCP connection that is being made beside others.
+/// A TCP connection that is being opened at the same time as others.
 #[cfg(unix)]
 pub(super) struct Attempt(socket2::Socket);
 
@@ -107,16 +107,16 @@ impl Attempt {
         }
     }
 
-    /// Waits until one of them has ended, for no longer than this. Returns the numbers of those that have, in
-    /// ascending order.
+    /// Waits until an attempt has ended, for at most this long. Returns the numbers of the attempts that have
+    /// ended, in ascending order.
     pub(super) fn wait(attempts: &[&Attempt], most: Duration) -> io::Result<Vec<usize>> {
         let mut all: Vec<PollFd<'_>> =
             attempts.iter().map(|attempt| PollFd::new(&attempt.0, PollFlags::OUT)).collect();
-        // A time that the system cannot count is cut: the caller waits again.
+        // A time that is too long for the system is cut: the caller waits again.
         let most =
             Timespec::try_from(most.min(LONGEST_WAIT)).map_err(|_| io::ErrorKind::InvalidInput)?;
         match event::poll(&mut all, Some(&most)) {
-            // A signal handler ran.
+            // A signal interrupted the wait.
             Err(Errno::INTR) => return Ok(Vec::new()),
             outcome => outcome?,
         };

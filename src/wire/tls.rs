@@ -21,13 +21,13 @@ pub(crate) use source::TlsSource;
 /// buffer before it adds the next record.
 pub(super) const RECORD: usize = 16 * 1024;
 
-/// The certificates of a client: fixed ones, or those that its program provides.
+/// The certificates of a client: fixed ones, or a provider of them.
 #[derive(Default)]
 pub(crate) struct TlsSettings {
     pub(crate) certificates: Certificates,
     pub(crate) provider: Option<CertificatesProvider>,
-    /// What all endpoints use, made once: the machine's certificates are read once, and all connections share
-    /// the cache of sessions.
+    /// The source that all endpoints share, made once: the machine's certificates are read once, and all
+    /// connections share the cache of sessions.
     source: OnceLock<TlsSource>,
 }
 

@@ -61,12 +61,12 @@ impl Transport {
         !self.pool.is_empty()
     }
 
-    /// Keeps the worker's connection until this moment. Returns whether there is one.
+    /// Keeps the worker's connection until this moment. Returns whether it exists.
     pub(crate) fn keep_worker_connection(&self, until: Moment) -> bool {
         self.worker.keep(until)
     }
 
-    /// Has the worker's connection made, if there is none, without waiting for it.
+    /// Orders the worker's connection if there is none, without waiting for it.
     pub(crate) fn connect_worker(&self) {
         self.worker.connect();
     }

@@ -1,13 +1,13 @@
 //! The connection of the worker to one server.
 //!
-//! r2d2 closes an old connection and makes another when somebody wants one. If none can be made just
-//! then, the worker has none, although the old one served it well. So this one is replaced in the
-//! other order:
+//! r2d2 closes an old connection, and opens another when one is needed. If none can be opened at that
+//! moment, the worker has none, although the old one worked. So the worker's connection is replaced in
+//! the opposite order:
 //!
-//! | the connection is | something is to renew | then |
+//! | the connection is | there are leases to renew | then |
 //! | --- | --- | --- |
-//! | not there | yes | one is made in the background, before the renewal is due |
-//! | older than `max_lifetime`, or idle for `idle_timeout` | yes | a successor is ordered, and the old one stays until that is there |
+//! | missing | yes | one is opened in the background, before the renewal is due |
+//! | older than `max_lifetime`, or idle for `idle_timeout` | yes | a successor is ordered, and the old one stays until the successor is open |
 //! | the same | no | it is closed |
 //!
 //! There are two pools of one connection each: one for the connection, and one for its successor.
@@ -25,16 +25,16 @@ use crate::wire::failure::NotSentReason;
 use crate::wire::manager::Manager;
 use crate::wire::pool::{Borrowed, ConnectThread, Pool, PoolSettings};
 
-/// How often to look whether the connection is old; r2d2 looks as often at those of callers.
+/// How often to check whether the connection is old; r2d2 checks those of callers as often.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// How long the connection is kept after the moment at which the worker may need it. The worker may
-/// be late, and says only then until when it needs the connection further.
+/// How long the connection is kept after the moment at which the worker may need it: the worker may be
+/// late, and says only then how long it needs the connection from there on.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// The worker's connection, if there is one, and its successor while there are both.
+/// The worker's connection, if there is one, and its successor while both exist.
 pub(crate) struct WorkerConnection {
-    /// The worker does not connect itself: the look-up of a name may outlast the leases whose loss
+    /// The worker does not connect itself: the look-up of a name may take longer than a lease whose loss
     /// the worker must report in time.
     pools: [Pool; 2],
     manager: Arc<Manager>,
@@ -102,7 +102,7 @@ impl WorkerConnection {
         self.pools[0].shortage(waited)
     }
 
-    /// Borrows the connection. Once its successor is there, closes the old one.
+    /// Borrows the connection. If there is a successor, closes the old one.
     fn ready(&self) -> Option<Borrowed> {
         match self.pools.each_ref().map(Pool::lend) {
             [Some(one), Some(other)] => {
@@ -122,8 +122,8 @@ impl WorkerConnection {
 
     /// Orders a connection. Returns it if it is there already.
     fn order(&self, pool: &Pool) -> Option<Borrowed> {
-        // Not `ask`: while the worker can do without, each of its turns would send a password that
-        // the server has refused. Only one who has no other connection asks.
+        // Not `ask`: each turn of the worker would send a password that the server has refused, although the
+        // worker can do without. `ask` is for callers that have no other connection.
         if self.manager.attempts().ask_seldom(self.manager.now()) {
             pool.wake();
         }
@@ -137,7 +137,7 @@ impl WorkerConnection {
         self.ready().is_some()
     }
 
-    /// Has the connection made, if there is none, without waiting for it.
+    /// Orders the connection if there is none, without waiting for it.
     pub(crate) fn connect(&self) {
         drop(self.ready_or_request());
     }
@@ -145,7 +145,7 @@ impl WorkerConnection {
     /// Orders a successor if the connection is old, or closes it if nobody needs it.
     fn replace_if_old(&self) {
         let now = self.manager.now();
-        // If the worker is using it just now, the next look finds it.
+        // If the worker is using it just now, the next check finds it.
         let Some(mut connection) = self.ready() else { return };
         let (made, replied) = connection.times();
         let is_over =
@@ -157,7 +157,7 @@ impl WorkerConnection {
             connection.poison();
             return;
         }
-        // While the old one is borrowed here, the empty pool is that of the successor.
+        // The old connection is borrowed here, so the empty pool is that of the successor.
         if let Some(pool) = self.pools.iter().find(|pool| pool.is_empty()) {
             drop(self.order(pool));
         }

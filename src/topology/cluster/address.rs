@@ -39,7 +39,7 @@ impl Address {
         template.at(self.host.clone(), self.port)
     }
 
-    /// The endpoint at this very address, which a user gave.
+    /// The endpoint at exactly this address, which a user gave.
     pub(crate) fn given(&self, template: &Endpoint) -> Endpoint {
         template.reached_at(self.host.clone(), self.port)
     }

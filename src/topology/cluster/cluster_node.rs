@@ -54,8 +54,8 @@ impl ClusterNode {
         &self.info
     }
 
-    /// Whether another one has the same address, and is reached in the same way. A user may give an address
-    /// that another node announces, where announced addresses are mapped.
+    /// Whether another node has the same address, and is reached in the same way. If announced addresses are mapped,
+    /// a user may give an address that another node announces.
     pub(super) fn is_at_the_place_of(&self, other: &ClusterNode) -> bool {
         self.address == other.address && self.info.addr() == other.info.addr()
     }
@@ -104,7 +104,7 @@ impl ClusterNode {
         self.node().map(|node| Arc::clone(node.transport()))
     }
 
-    /// The same, if they were made.
+    /// The same, if they exist already.
     pub(super) fn made_transport(&self) -> Option<Arc<Transport>> {
         self.node.lock().as_ref().map(|node| Arc::clone(node.transport()))
     }

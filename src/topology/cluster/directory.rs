@@ -187,10 +187,9 @@ impl Directory {
         Ok(masters)
     }
 
-    /// The masters to which callers have connections, so that their locks may be there. No request is
-    /// sent.
+    /// The masters to which callers have connections: their locks may be there. Sends no request.
     pub(super) fn nodes_of_callers(&self) -> Vec<Arc<Transport>> {
-        // The map is not locked meanwhile: a node may be about to start its thread.
+        // Without the lock of the map, because a node may be about to start its thread.
         let masters = self.map.lock().masters.clone();
         let made = masters.iter().filter_map(|member| member.made_transport());
         made.filter(|node| node.serves_callers()).collect()

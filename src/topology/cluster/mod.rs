@@ -126,7 +126,7 @@ impl Backend for Cluster {
 
     fn keep_worker_connections(&self, until: Moment) -> bool {
         let nodes = self.directory.nodes_of_callers();
-        // Each node is told, also where an earlier one has no connection.
+        // Every node is told, even if an earlier one has no connection.
         let told = nodes.iter().map(|node| node.keep_worker_connection(until));
         told.filter(|has_one| !has_one).count() == 0
     }

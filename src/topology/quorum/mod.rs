@@ -224,7 +224,7 @@ impl Protocol for Quorum {
     }
 
     fn keep_worker_connections(&self, until: Moment) -> bool {
-        // Each node is told, also where an earlier one has no connection.
+        // Every node is told, even if an earlier one has no connection.
         let told = self.nodes.iter().map(|node| node.transport().keep_worker_connection(until));
         told.filter(|has_one| !has_one).count() == 0
     }

@@ -1,16 +1,16 @@
-//! What several sentinels report, and which master follows from it.
+//! The reports of several sentinels, and the master that they lead to.
 //!
-//! The report of the highest rank decides, as every fail-over raises it. Among those of that rank:
+//! The reports of the highest rank decide, because every fail-over raises the rank. The first row that applies:
 //!
-//! | sentinels report | the client |
+//! | reports of that rank | the client |
 //! | --- | --- |
-//! | one: no fault | uses the address |
-//! | one: down for most of them (`o_down`) | does not: another server may take its place at any moment |
-//! | all: down for this sentinel alone (`s_down`) | tries the address |
+//! | at least one says that the master is up | uses the address |
+//! | at least one says that a quorum considers it down (`o_down`) | waits: another server may take its place at any moment |
+//! | each says that its sentinel alone considers it down (`s_down`) | tries the address |
 //!
 //! A sentinel with an old password of the master cannot reach it, and reports `s_down` of a server that
-//! works. A server that is really down is `o_down` a moment later, and an attempt before that fails. Whatever is
-//! reported, the server must confirm that it is the master.
+//! works. A server that is really down is `o_down` a moment later, and an attempt before that fails. In each
+//! case, the server must confirm that it is the master.
 
 use redis::RedisError;
 
@@ -18,7 +18,7 @@ use crate::topology::sentinel::locate_error::LocateErrors;
 use crate::topology::sentinel::master_report::MasterReport;
 use crate::wire::endpoint::Endpoint;
 
-/// A sentinel's report about the master, and whether it can be reached.
+/// A sentinel's report about the master, and whether the sentinel can reach it.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) master: MasterReport,
@@ -28,9 +28,9 @@ pub(super) struct Report {
 /// Whether a sentinel considers the master to be up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MasterState {
-    /// Down for this sentinel: it alone cannot reach the master.
+    /// Down for this sentinel alone: it cannot reach the master (`s_down`).
     Doubted,
-    /// Down for so many sentinels that they start a fail-over.
+    /// Down for a quorum of sentinels (`o_down`).
     Down,
     Up,
 }
@@ -43,7 +43,7 @@ pub(super) struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// The last report that was believed, if any: an older one does not count.
+    /// `known` is the last report that was believed, if any. Older reports do not count.
     pub(super) fn new(known: Option<&'a MasterReport>) -> Findings<'a> {
         Findings { known, reports: Vec::new(), errors: LocateErrors::default() }
     }
@@ -81,7 +81,7 @@ impl<'a> Findings<'a> {
         !self.reports.is_empty()
     }
 
-    /// The master that most sentinels consider down, if that decides.
+    /// The master that a quorum considers down, if that report decides.
     pub(super) fn down(&self) -> Option<&MasterReport> {
         let (_, report) = self.deciding()?;
         (report.state == MasterState::Down).then_some(&report.master)
@@ -115,7 +115,7 @@ mod tests {
     fn found(known: Option<&Report>, reports: &[Report]) -> Option<String> {
         let known = known.map(|known| &known.master);
         let node = endpoint::parse("redis://sentinel").unwrap();
-        // In whatever order they come.
+        // The order of the reports does not matter.
         let of = |reports: &mut dyn Iterator<Item = &Report>| {
             let mut findings = Findings::new(known);
             for (number, report) in reports.enumerate() {
@@ -133,14 +133,14 @@ mod tests {
         use MasterState::{Doubted, Down, Up};
         for (reports, master) in [
             (vec![report(1, OLD, Up), report(2, NEW, Up), report(1, OLD, Up)], Some(NEW)),
-            // One sentinel that cannot reach the master stops nobody, nor do all of them.
+            // The client uses the master even if one sentinel, or each of them, cannot reach it.
             (vec![report(2, NEW, Doubted), report(2, NEW, Up)], Some(NEW)),
             (vec![report(2, NEW, Doubted), report(2, NEW, Doubted)], Some(NEW)),
             // A sentinel that missed the fail-over names the demoted master.
             (vec![report(2, NEW, Doubted), report(1, OLD, Up)], Some(NEW)),
             (vec![report(2, NEW, Down), report(1, OLD, Up)], None),
             (vec![report(2, NEW, Down), report(2, NEW, Doubted)], None),
-            // Those that agree may be wrong, and one that reaches it knows better.
+            // The quorum may be wrong: a sentinel that reaches the master knows better.
             (vec![report(2, NEW, Down), report(2, NEW, Up)], Some(NEW)),
             (vec![], None),
         ] {

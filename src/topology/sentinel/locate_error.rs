@@ -61,9 +61,9 @@ impl LocateErrors {
     }
 }
 
-/// The error where so many sentinels consider the master down that they start a fail-over.
+/// The error if a quorum of sentinels considers the master down.
 pub(super) fn master_down(master: &str, address: &str) -> RedisError {
-    // With an old password of the master, sentinels cannot reach it: it works, and no fail-over mends that.
+    // Sentinels with an old password of the master cannot reach it, although it works. No fail-over cures that.
     let text = format!(
         "the sentinels report that the master \"{master}\" at {address} is down (o_down); if it works, they may \
          have an old password of it (SENTINEL SET {master} auth-pass …)"

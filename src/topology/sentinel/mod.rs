@@ -148,16 +148,16 @@ impl Sentinels {
     fn ask(&self, findings: &mut Findings<'_>, each: Duration, suffices: bool) {
         let (mut order, mut good) = self.order();
         let mut slow = None;
-        // A thread for each is not worth it where nobody else can be asked.
+        // A thread is not worth it if there is only one sentinel.
         if let [only] = order[..] {
             findings.add(&self.panel.nodes[only], only, self.panel.ask_noting(only, each));
             return;
         }
-        // Nor where one report suffices, as long as the sentinel replies soon.
+        // Nor if one report suffices, as long as the first sentinel replies soon.
         if suffices && good > 0 {
             let (first, node) = (order[0], &self.panel.nodes[order[0]]);
             let outcome = self.panel.ask(node, each.min(ALONE));
-            // It may only be slow, so it is asked again with the others, and has all of its time.
+            // It may only be slow, so it is asked again together with the others, for the full time.
             let is_slow = outcome.as_ref().is_err_and(RedisError::is_timeout);
             if is_slow {
                 slow = Some(first);
@@ -172,7 +172,7 @@ impl Sentinels {
             }
         }
         let silent = self.panel.ask_at_once(&order, good, each, suffices, findings);
-        // Where one report suffices, the others had no time to reply.
+        // If one report sufficed, the others had no time to reply.
         let is_late = |number: &&usize| !suffices || slow == Some(**number);
         silent.iter().filter(is_late).for_each(|&number| self.panel.note_late(number));
     }
@@ -183,9 +183,9 @@ impl Locator for Sentinels {
     /// address, and whether it is another one than before.
     ///
     /// After a fail-over some sentinels know the new master seconds before the others do. No report
-    /// of a lower rank than the known one is believed, and one as new as that is enough. Without a known
-    /// one there is nothing to compare with: a first call asks all of them at once, and so does one with
-    /// `asks_all`.
+    /// with a lower rank than the known one is believed, and one report of at least that rank is enough. A
+    /// first call has no known report to compare with, so it asks all sentinels at once. A call with `asks_all`
+    /// does so too.
     fn locate(&self, each: Duration, most: Duration, asks_all: bool) -> LocateResult {
         // A copy: no lock is held during I/O. What another thread notes meanwhile, `note` compares.
         let known = self.known.lock().as_ref().map(|known| known.master.clone());

@@ -1,13 +1,13 @@
-//! The sentinels of a master, and how they are asked together.
+//! The sentinels of a master, and how they are asked in parallel.
 //!
 //! | a sentinel | is |
 //! | --- | --- |
 //! | has replied, or refused a connection | asked again at any time |
 //! | was silent, or refused the user | avoided for a while: asked only if the others report no master |
-//! | has not replied when the others had | late, which counts as silent until it replies |
+//! | has not replied when the others have | late, and avoided like a silent one until it replies |
 //!
-//! Each is asked on a thread of its own, so that a silent one holds up nobody. A thread may outlive the
-//! question that it was started for, and still notes what it learned.
+//! Each is asked on a thread of its own, so that a silent one does not delay the others. A thread may outlive the
+//! question that it was started for, and still notes the outcome.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ use crate::wire::error_context::{Limit, locate, no_thread, silence};
 use crate::wire::failure::is_denial;
 use crate::wire::retry::REFUSED;
 
-/// How long a sentinel that was silent is asked last, and only if no other one reports the master.
+/// For this long, a sentinel that was silent is asked last, and only if no other one reports the master.
 const SILENT_AVOIDED: Duration = Duration::from_secs(10);
 /// Once a master is found, the other sentinels have this much time to name a newer one.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// After this much silence of those that are asked first, the others are asked too.
+/// If the sentinels that are asked first are silent for this long, the others are asked too.
 pub(super) const ALONE: Duration = Duration::from_millis(250);
-/// At most so many threads at a time ask one sentinel. More of them would only wait as well: the look-up of
-/// its name may hang, which nothing bounds.
+/// The largest number of threads that ask one sentinel at a time. The look-up of its name has no time limit and may
+/// hang, and more threads would only wait as well.
 const MOST_THREADS: usize = 8;
 
 /// The sentinels.
@@ -44,7 +44,7 @@ pub(super) struct Panel {
     threads: Threads,
     /// When and why each sentinel was last avoided.
     avoided: Mutex<Vec<Option<(Moment, AvoidReason)>>>,
-    /// How many threads are asking each of them.
+    /// How many threads are asking each sentinel.
     asking: Vec<AtomicUsize>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Panel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AvoidReason {
     Silent,
-    /// It has not replied yet when others had.
+    /// It had not replied yet when the others had.
     Late,
     Refused,
 }
@@ -66,7 +66,7 @@ impl AvoidReason {
     }
 }
 
-/// A sentinel's number, and what it said.
+/// A sentinel's number, and its report or error.
 type Heard = (usize, Result<Report, RedisError>);
 
 impl Panel {
@@ -101,7 +101,7 @@ impl Panel {
         (now.since(since) <= reason.lasts()).then_some(reason)
     }
 
-    /// Whether a sentinel was not silent in the last while.
+    /// Whether a sentinel was not silent lately.
     pub(super) fn is_responsive(&self, number: usize) -> bool {
         self.reason(number) != Some(AvoidReason::Silent)
     }
@@ -119,7 +119,7 @@ impl Panel {
         self.avoid(number, reason);
     }
 
-    /// Notes that a sentinel has not replied when others had. Its reply, if it still comes, undoes that.
+    /// Notes that a sentinel has not replied when the others have. A later reply undoes that.
     pub(super) fn note_late(&self, number: usize) {
         self.avoid(number, Some(AvoidReason::Late));
     }
@@ -135,9 +135,9 @@ impl Panel {
         report
     }
 
-    /// Asks sentinels at once, each for at most `each`: the first `good` ones, and the others if those
-    /// report no master. Ends when all have replied, a moment after a master was found, or at once if
-    /// one report `suffices`. Returns those that have not replied by then.
+    /// Asks sentinels in parallel, each for at most `each`: the first `good` ones, and the others if those
+    /// report no master. Ends when all have replied, or soon after a master was found: at once if one report
+    /// `suffices`. Returns those that have not replied by then.
     pub(super) fn ask_at_once(
         self: &Arc<Self>,
         numbers: &[usize],
@@ -153,7 +153,7 @@ impl Panel {
             self.ask_aside(number, each, &sender);
             open.push(number);
         }
-        // Where all are avoided, none of them is asked before the others.
+        // If all are avoided, they are all asked at once.
         let mut may_ask_others = open.is_empty();
         let mut found_at = None;
         loop {
@@ -161,8 +161,8 @@ impl Panel {
             if found && suffices {
                 break;
             }
-            // With a report at hand, the avoided sentinels are not asked at all: each may cost a time-out,
-            // and the rank guards against a report that is too old.
+            // If there is a report, the avoided sentinels are not asked at all: each may cost a time-out, and
+            // the rank guards against a report that is too old.
             if !found && (may_ask_others || open.is_empty()) {
                 for &number in others.by_ref() {
                     self.ask_aside(number, each, &sender);
@@ -176,14 +176,14 @@ impl Panel {
             if found {
                 found_at.get_or_insert(now);
             }
-            // Until when to wait, and whether the others are asked then.
+            // The end of the wait, and whether the others are asked then.
             let (until, is_end) = match found_at {
                 Some(found_at) => (PATIENCE.saturating_sub(now.since(found_at)), true),
                 None if !may_ask_others && others.len() > 0 => {
                     (ALONE.min(each).saturating_sub(now.since(start)), false)
                 }
-                // The error of those that replied is worth more than silence, and a caller hears it
-                // only if it comes before its own time is over.
+                // An error from a sentinel that replied is worth more than silence, and a caller gets it
+                // only before its own time is over.
                 None if findings.has_reports() => {
                     ((each / 2).saturating_sub(now.since(start)), true)
                 }

@@ -37,7 +37,7 @@ impl Panel {
             return Ok(Report { master, state: MasterState::Up });
         }
         let state = match () {
-            // A connection to a master that hangs would take a whole time-out, while another server
+            // A connection to a master that hangs would cost a whole time-out, while another server
             // takes its place.
             () if has_flag(&fields, "o_down") => MasterState::Down,
             () if has_flag(&fields, "s_down") => MasterState::Doubted,

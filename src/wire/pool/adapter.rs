@@ -37,7 +37,7 @@ use crate::wire::manager::Manager;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The same if one may get into the pool at any moment.
 const SHORT_POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// How long the worker waits at once for a connection of callers, before it looks for its own.
+/// How long the worker waits at a time for a connection of callers, before it looks for its own again.
 const LENT_WAIT: Duration = Duration::from_millis(5);
 /// r2d2 repeats a failed order after half of this.
 const RECONNECT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -191,8 +191,8 @@ impl RawPool {
     /// Waits for a short while for a connection that another thread returns, or for the end of an
     /// attempt that is not among those `seen`. Orders none.
     pub(super) fn wait_returned(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
-        // In r2d2, where the callers wait too: a thread that polls a busy pool comes too late each time.
-        // Only if it is full, since r2d2 orders a connection for a caller that waits in it.
+        // The wait is in r2d2, where callers wait too: a thread that polls a busy pool would always come too late.
+        // It is only for a full pool, because r2d2 orders a connection for a caller that waits.
         if self.is_full() {
             return self.inner.get_timeout(most.min(LENT_WAIT)).ok();
         }
@@ -340,10 +340,10 @@ thread_local! {
     static IS_UNTESTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Borrows a connection without the test that r2d2 makes at each borrow where the user wants it.
+/// Borrows a connection without the test that r2d2 makes at each borrow, if the user has asked for it.
 ///
-/// For the worker: a test on a dead connection lasts as long as a reply may, and a lease whose loss
-/// is to be reported meanwhile may have less time. A dead connection is found by its use.
+/// For the worker: a test of a dead connection takes a whole command time-out, and a lease may be lost
+/// meanwhile without a report. The worker notices a dead connection when it uses it.
 pub(super) fn untested<T>(borrow: impl FnOnce() -> T) -> T {
     IS_UNTESTED.with(|it| it.set(true));
     let borrowed = borrow();

@@ -72,13 +72,13 @@ impl Pool {
         })
     }
 
-    /// The same, but waits a moment until a caller returns one, or until an attempt to connect has
-    /// ended that is not among those `seen`.
+    /// The same, but waits a moment until a caller returns a connection, or until an attempt to connect
+    /// ends that is not among those `seen`.
     pub(crate) fn wait_to_lend(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
         untested(|| self.raw.wait_returned(seen, most)).filter(|it| self.manager.may_lend(it))
     }
 
-    /// Wakes the thread that connects, for which an attempt was asked.
+    /// Wakes the thread that connects, after an attempt was requested.
     pub(crate) fn wake(&self) {
         self.raw.wake();
     }

@@ -1,4 +1,4 @@
-//! What connections over TLS are made with: certificates, read once or at each connection.
+//! The source of certificates for connections over TLS: read once, or provided for each connection.
 
 use redis::RedisError;
 use rustls::crypto::{CryptoProvider, ring};
@@ -12,20 +12,20 @@ use crate::base::panic::catch_panic;
 use crate::base::sync::{Arc, Mutex, OnceLock};
 use crate::wire::error_context::not_provided;
 
-/// What a connection over TLS is made with.
+/// The source of the configuration of TLS connections.
 #[derive(Clone)]
 pub(crate) enum TlsSource {
     Fixed(Arc<ClientConfig>),
-    /// Asked at each connection.
+    /// Provides them for each connection.
     Provided(Arc<ProvidedTls>),
 }
 
 /// Certificates that the user's code provides.
 pub(crate) struct ProvidedTls {
     provider: CertificatesProvider,
-    /// The last ones, and what was made of them: as long as they are the same, sessions are resumed.
+    /// The last certificates and their configuration. As long as they do not change, sessions are resumed.
     last: Mutex<Option<(Certificates, Arc<ClientConfig>)>>,
-    /// The authorities of the machine, read when they are first needed.
+    /// The CA certificates of the machine, read when they are first needed.
     machine: OnceLock<Arc<RootCertStore>>,
 }
 
@@ -39,7 +39,7 @@ impl TlsSource {
         TlsSource::Provided(Arc::new(ProvidedTls { provider, last, machine }))
     }
 
-    /// The configuration for a new connection. Runs the user's code, if that provides the certificates.
+    /// The configuration for a new connection. Calls the user's provider, if there is one.
     pub(super) fn config(&self) -> std::result::Result<Arc<ClientConfig>, RedisError> {
         match self {
             TlsSource::Fixed(config) => Ok(Arc::clone(config)),
@@ -60,7 +60,7 @@ impl ProvidedTls {
         {
             return Ok(Arc::clone(config));
         }
-        // What cannot be read passes too: a file may be written at this moment.
+        // An unreadable certificate may be a passing fault too: a file may just be in the middle of a write.
         let config = config(&certificates, || self.machine_roots())
             .map_err(|error| not_provided(WHAT, Some(error.into())))?;
         *self.last.lock() = Some((certificates, Arc::clone(&config)));

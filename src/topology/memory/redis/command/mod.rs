@@ -20,7 +20,7 @@ use entry::{Words, is};
 
 pub(crate) use entry::{Access, Command};
 
-/// The subcommands of those that have any.
+/// The subcommands of the commands that have any.
 const SUBCOMMANDS: [(&str, &[&str]); 2] =
     [("PUBSUB", &["NUMSUB"]), ("COMMAND", &["GETKEYS", "INFO"])];
 
@@ -88,7 +88,7 @@ fn about(_run: &mut Execution, words: &Words) -> CommandResult {
     }
 }
 
-/// What `COMMAND INFO` tells of a command, without its flags and what follows them: its name and its arity.
+/// The name and the arity of a command, from `COMMAND INFO`. Its flags and all later fields are left out.
 fn told(name: &[u8]) -> Value {
     named(name).map_or(Value::Nil, |command| {
         let arity = i64::try_from(command.arity).unwrap_or_default();
@@ -99,7 +99,7 @@ fn told(name: &[u8]) -> Value {
     })
 }
 
-/// The keys of a command. As in Redis 7.0, which is the strictest, it has two words or more.
+/// The keys of a command. It must have at least two words, as Redis 7.0, the strictest version, requires.
 fn keys(asked: &Words) -> CommandResult {
     let [name, _, ..] = asked else { return Err(ErrorReply::arity(b"command|getkeys")) };
     let Ok(command) = named(name) else {
