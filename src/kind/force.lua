@@ -6,7 +6,7 @@
 --       3 time to live of the fence, ms
 --       4 force, by which requests are told apart on their way; or any: the caller says that the key is a lock
 -- Returns 1 that owner had it   0 it had not   {2, server time in µs} too late
---         an error, and the key stays: it is no lock
+--         an error if the key is not a lock; the key stays
 --
 -- DEL is never refused when memory is full, so that what follows is not either (rule 16).
 local now = micros(redis.call('TIME'))
@@ -16,7 +16,7 @@ end
 if owned(ARGV[1]) ~= 1 then -- an error for what is of another type, which is no lock of this kind
   return 0
 end
--- Here and not only where the caller looked: what was a lock then may be data now.
+-- Checked here again, because the key may have become data since the caller looked.
 local refused = ARGV[4] ~= 'any' and refusal(ARGV[1])
 if refused then
   return refused

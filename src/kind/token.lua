@@ -17,7 +17,7 @@ local function micros(time)
   return #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 end
 
--- An error that `pcall` has caught, for a reply: of some versions it is its text alone.
+-- Makes a reply of an error that `pcall` has caught: in some versions of Redis it is only a text.
 local function refusal(error)
   return type(error) == 'table' and error or {err = error}
 end

@@ -17,8 +17,8 @@
 -- SET NX PX with a random value is the lock of the Redis documentation. A new value for every
 -- attempt makes a repeated request recognisable, and the deadline makes one harmless that was
 -- stuck on its way (rules 1 to 4). Nobody takes it before a live waiter. The first write may be
--- refused for want of memory, the later ones then no more, so the lock comes first (rule 16). Where a user may not run
--- what follows, the lock is given back: nobody would know of it (rule 56).
+-- refused for want of memory, the later ones then no more, so the lock comes first (rule 16). If a later command is
+-- denied to the user, the lock is given back, because no client would know of it (rule 56).
 --
 -- This is the way when nobody has it and nobody waits. token.lua, line.lua, queue.lua and wait.lua
 -- stand after it, where their functions cost this way nothing.

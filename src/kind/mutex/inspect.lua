@@ -4,7 +4,7 @@
 --       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
 -- ARGV  1 how many waiters to list at most
 --       2 inspect, by which requests are told apart on their way; or found: nobody has said that the key is a mutex,
---         and what is no lock is an error
+--         so anything else is an error
 -- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
 --         a holder: {owner (16 KiB of it at most), time to live in ms (-1: none), last token (-1: none)}
 --         a waiter: {attempt, its place}; those that are passed over are left out

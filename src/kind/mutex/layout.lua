@@ -1,11 +1,11 @@
--- Whether a string is a lock, where nobody has said that it is one.
+-- Tells a lock from data, for a string that nobody has said is a lock.
 --
 -- KEYS  1 the lock (a string: its owner)
 --
--- It is one if it has the form of this library's owners, of whatever version, or if it has an end, as a key has
--- that another client wrote with `SET NX PX`. Any other string is data: what was deleted by mistake is gone for good.
+-- The string is a lock if it has the form of an owner of this library, of any version, or if it has a time to live, as
+-- another client's `SET NX PX` sets. Any other string counts as data, because data that is deleted by mistake is gone.
 
--- The refusal of what is no lock; nothing if it is one.
+-- The error if the string is not a lock; nothing if it is one.
 local function refusal(owner)
   if string.find(owner, '^%d[q-]:%x+:%x+:%d+:') then
     return nil

@@ -7,7 +7,7 @@ local function granted(left, token)
   return {1, tonumber(token) or tonumber(mint(digits, keep)), left, now, waiters}
 end
 
-local is_new, wrote = false, mode ~= 'beat' and not owner -- what this request has written
+local is_new, wrote = false, mode ~= 'beat' and not owner -- whether this request has joined, and has written the lock
 
 local function take_or_wait()
   if type(waiting) == 'table' then

@@ -8,7 +8,7 @@
 --         {0, time to live of the holder in ms (-1: none), server time, 0, 0, the holder (512 bytes of
 --             it at most), the last token (-1: none)}                    held by another
 --         {2, server time}                                               too late
---         an error: the hash is no lock
+--         an error                                                       the hash is not a lock
 -- The zeros are in the places of the mutex's queue.
 --
 -- The hash is the layout of Redisson's plain lock. The count is written as 1 and never

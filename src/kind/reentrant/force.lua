@@ -4,14 +4,14 @@
 -- KEYS  1 the lock   2 its fence   3 the channel of those who wait   4 in a cluster only: a key that is never there
 -- ARGV  1 the owner it is aimed at, foreign or not   2 deadline in server time, µs
 --       3 time to live of the fence, ms
---       4 force or any, by which requests are told apart on their way: a hash that is no lock is left alone by either
+--       4 force or any, by which requests are told apart on their way: neither deletes a hash that is not a lock
 -- Returns 1 that owner had it   0 it had not   {2, server time in µs} too late
---         an error, and the key stays: it is no lock
+--         an error if the key is not a lock; the key stays
 --
--- Of Redisson's read-write lock the other owners keep what they have, as after an unlock by Redisson. It keeps a key
--- for each hold of a reader beside the lock, {name}:<owner>:rwlock_timeout:<number of the hold>, with a time to live
--- of its own; the lock lives as long as the last of them. They are in the slot of the lock. Only the script can know
--- which there are, so they are not among KEYS.
+-- The other owners of Redisson's read-write lock keep it, as after an unlock by Redisson. For each hold of a reader,
+-- Redisson keeps a key beside the lock, {name}:<owner>:rwlock_timeout:<number of the hold>, with a time to live of its
+-- own; the lock lives as long as the last of these keys. They are in the slot of the lock. They are not among KEYS,
+-- because only the script can find out which of them exist.
 --
 -- DEL and HDEL are never refused when memory is full, so that what follows is not either (rule 16).
 local now = micros(redis.call('TIME'))
@@ -20,7 +20,7 @@ if tonumber(ARGV[2]) < tonumber(now) then -- a request that was stuck
 end
 local me = ARGV[1]
 local owners, counts, mode = holders()
-if not owners then -- what was a lock where the caller looked may be data now
+if not owners then -- the key may have become data since the caller looked
   return counts
 end
 if not counts[me] then
@@ -33,7 +33,7 @@ local function hold(owner, number)
   return beside .. ':' .. owner .. ':rwlock_timeout:' .. number
 end
 
--- How long the readers who are left hold, in ms; nothing if that is not known.
+-- For how long the remaining readers hold the lock, in ms; nothing if that is not known.
 local function longest()
   local left, looks = 0, 0
   for _, owner in ipairs(owners) do

@@ -6,7 +6,7 @@
 -- Returns the same as mutex/inspect.lua. How many wait is not known: those of this library listen, and so do
 -- those of Redisson's plain lock. A place in the list says nothing about time, and is returned as -1.
 --
--- Redisson's read-write lock may have many readers. A hash that is no lock is an error.
+-- Redisson's read-write lock may have many readers. A hash that is not a lock is an error.
 local time = redis.call('TIME')
 local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
 local holding, waiters = {}, {}

@@ -1,4 +1,4 @@
--- What a hash is, for the scripts of the reentrant lock: a lock in the layout of Redisson, or data.
+-- Tells whether a hash is a lock in the layout of Redisson, or data, for the scripts of the reentrant lock.
 --
 -- KEYS  1 the lock
 --
@@ -6,20 +6,20 @@
 --   a plain lock, ours too    one field, <uuid>:<thread>
 --   a read-write lock         `mode`, which is read or write; <uuid>:<thread> of each reader; and
 --                             <uuid>:<thread>:write of the writer
--- A lock of one of Redisson's transactions has 32 hexadecimal digits behind that. A thread is any number that its
--- caller chose, also below zero. Any other hash is data, with a time to live or without.
+-- The owners of a lock in one of Redisson's transactions end in 32 more hexadecimal digits. A thread is any number that
+-- the caller chose, negative ones included. Any other hash is data, with or without a time to live.
 
 local FOUR = '%x%x%x%x'
 local OWNER = '^' .. FOUR .. table.concat({FOUR, FOUR, FOUR, FOUR, FOUR .. FOUR .. FOUR}, '%-') .. ':%-?%d+'
 
--- The owners and their counts by owner, and the mode of a read-write lock; or nothing, and an error. That is a
--- refusal of the server where this user may not look.
+-- Returns the owners, their counts by owner, and the mode of a read-write lock; or nothing and an error, which is the
+-- server's own if the user may not read the hash.
 --
--- A hash that is data may have millions of fields, so not all of more than 1,000 are read. A read-write lock may have
--- as many readers, who are then one owner without a name.
+-- A hash of data may have millions of fields, so a hash of more than 1,000 owners is not read. If it is a read-write
+-- lock, its readers are returned as one owner with an empty name.
 local function holders()
   local size = redis.pcall('HLEN', KEYS[1])
-  if type(size) == 'table' then -- of another type, or this user may not ask
+  if type(size) == 'table' then -- the key has another type, or the user may not run HLEN
     return nil, size
   end
   if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 then

@@ -19,8 +19,8 @@
 --
 -- This is the way when nobody holds and nobody waits; state.lua stands before it. token.lua, hold.lua, give.lua,
 -- line.lua, serve.lua and wait.lua stand after it, where their functions cost this way nothing. The first write is the
--- one that makes a holder: where memory is full, it is refused, and what follows is not (rule 41). Where a user may not
--- run what follows, the holder is taken out again: nobody would know of it (rule 56).
+-- one that makes a holder: where memory is full, it is refused, and what follows is not (rule 41). If a later command
+-- is denied to the user, the holder is taken out again, because no client would know of it (rule 56).
 local time = redis.call('TIME')
 digits = #time[2] == 6 and time[1] .. time[2] or string.format('%.0f%06.0f', time[1], time[2])
 now = tonumber(digits)

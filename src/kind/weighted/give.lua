@@ -37,7 +37,7 @@ local function free_slots(count)
   return slots
 end
 
--- Takes back what one ZADD has written for an attempt, because what comes after it was refused.
+-- Takes back what one ZADD has written for an attempt, because a later command was refused.
 local function take_back(words, is_new)
   local gone = {}
   for at = is_new and 2 or 4, #words, 2 do
@@ -50,8 +50,8 @@ local function take_back(words, is_new)
 end
 
 -- Makes an attempt a holder for so many ms; returns its token and its slots. What the lock needs is kept as
--- long as that, or longer. The first write is the one that makes it a holder (rule 41). A holder of whom nobody
--- would learn is taken out again (rule 56).
+-- long as that, or longer. The first write is the one that makes it a holder (rule 41). If a later command is
+-- refused, the holder is taken out again, because no client would know of it (rule 56).
 local function give(attempt, weight, ttl, keep)
   local slots = is_rw and {} or free_slots(weight)
   local words = {text(used + weight), 'used', text(now + 1000 * ttl), attempt}

@@ -36,8 +36,8 @@ local function drop(attempt)
       gone[i + 1] = i .. '/' .. attempt
     end
   end
-  -- The sum comes first, so that it is never too high for good where a user may not write it. What is written before
-  -- is nothing, and never refused when memory is full (rule 41).
+  -- The sum comes first, so that it does not stay too high if the user may not write it. The command before it writes
+  -- nothing, and is never refused when memory is full (rule 41).
   redis.call('ZREM', KEYS[1], '')
   redis.call('ZADD', KEYS[1], text(used - weight), 'used')
   if redis.call('ZREM', KEYS[1], unpack(gone)) == 2 and is_rw then

@@ -1,2 +1,2 @@
--- The kind of a lock, by which each of its scripts begins: state.lua stands after it.
+-- The kind of a lock. Each of its scripts begins with this file, and state.lua stands after it.
 local KIND, is_rw = 'semaphore', false

@@ -68,8 +68,8 @@ end
 -- So a large request is not overtaken by small ones. The rest of very many is served when they ask again.
 --
 -- Returns token and slots of the attempt that waits for the answer, if there is one and it is among them. It is given
--- its whole lease, and the others their windows (rule 7). None is withdrawn, whatever PUBLISH counts (rule 28). Nothing
--- that may be refused comes after the grant; until then the waiter keeps its place (rule 56).
+-- its whole lease, and the others their windows (rule 7). None is withdrawn, whatever PUBLISH counts (rule 28). No
+-- command that may be refused comes after the grant; until then the waiter keeps its place (rule 56).
 local function serve(keep, asks)
   local token, slots
   local grants = 0

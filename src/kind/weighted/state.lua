@@ -1,5 +1,5 @@
--- What all scripts of the weighted lock begin with: what Redis keeps of a lock. semaphore.lua or rw_lock.lua stands
--- before it and tells the kind.
+-- The beginning of all scripts of the weighted lock: reads the state of the lock. semaphore.lua or rw_lock.lua stands
+-- before it and names the kind.
 --
 -- A weighted lock has a limit, and its holders have weights that add up to no more. A semaphore of n permits
 -- has the limit n, and a holder's weight is its number of permits. A read-write lock has the limit 2^32: a reader
@@ -18,11 +18,12 @@
 -- Holder, slots and sum are written by one ZADD, or never differ for longer than a script. The sum may be too
 -- high, as it has the weights of leases that have ended until a script takes them out; that is safe (rule 24).
 --
--- The marks of a lock are declared, limit and used, whole numbers of a lock's size. They are 2^32 for a read-write
--- lock, which no semaphore has. Nothing else of a semaphore is below 2^32. A sorted set without them is a user's, and one
--- with those of the other kind is such a lock: both are left as they are, and the reply says which it is (rule 43). The
--- marks are those of all versions, so that an older client and a newer one share a lock. A key that is not there is a
--- lock that nobody has used. A holder's own attempt is nobody else's, so that no more need be counted where it is found.
+-- The marks of a lock are the members declared, limit and used, with whole numbers as scores. In a read-write lock,
+-- declared and limit are 2^32, which no semaphore has. No other member of a semaphore has a score below 2^32. A sorted
+-- set without the marks belongs to a user, and one with the marks of the other kind is a lock of that kind. Both are
+-- left unchanged, and the reply says which it is (rule 43). All versions write the same marks, so that an older client
+-- and a newer one can share a lock. A key that does not exist is a lock that nobody has used. If the asking attempt is
+-- itself a holder, the key is a lock, and no more needs to be counted.
 --
 -- There are no functions here: to make them takes time, also where none is called.
 
@@ -38,7 +39,7 @@ local word = string.match(me, '^%dq:%x+:%x+:%d+:(%w+):')
 local permits = tonumber(word)
 local now, digits -- the server's time, where it has been asked for
 
-local found -- the kind of what is there
+local found -- the kind of lock at the key
 if not (declared and limit and known[3]) then
   found = redis.call('EXISTS', KEYS[1]) == 0 and KIND
 elseif declared == ALL and limit == ALL then

@@ -26,8 +26,8 @@ end
 if last and last >= tonumber(ARGV[5]) then
   return {4, last, now}
 end
--- The first write may be refused for want of memory, the second then no more (rule 16). The lock comes last: where a user
--- may not write the fence, nobody has the lock (rule 56).
+-- The first write may be refused for want of memory, the second then no more (rule 16). The lock comes last: if the
+-- user may not write the fence, nobody has the lock (rule 56).
 local ahead = math.max(0, math.ceil((tonumber(ARGV[6]) - now) / 1000))
 redis.call('SET', KEYS[2], ARGV[6], 'PX', text(tonumber(ARGV[4]) + ahead))
 if owner then
