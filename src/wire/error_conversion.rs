@@ -94,8 +94,8 @@ fn wrong_type(error: &RedisError, said: &str) -> Error {
             "its key{at} is a {kind} ({said}); use it as a {kind} in all clients, or choose another name"
         ),
         None => format!(
-            "its key{at} holds something that is not a lock of this kind ({said}); choose another name, or look what uses \
-             the key"
+            "its key{at} holds something that is not a lock of this kind ({said}); choose another name, or find out what \
+             uses the key"
         ),
     })
 }
