@@ -270,7 +270,7 @@ impl Handle {
         }
     }
 
-    /// Takes the lock from this owner.
+    /// Takes from this owner its part of the lock.
     pub(crate) fn force_release_of(&self, owner: &[u8]) -> Result<bool> {
         self.force(owner, false)
     }

@@ -34,7 +34,7 @@
 //! | 5 | An attempt is over once its release or its leave was sent, whatever the reply. |
 //! | 6 | A leave is repeated until one has run after the deadline of the last join without a reply: no ghost owns or waits. |
 //! | 7 | The window comes from the next owner's lease, not from the releaser's. A waiter believes no more than its grant says. |
-//! | 8 | A waiter sends a heartbeat at each interval. The window is longer than two intervals and a time-out, by the difference of clocks that is in force (rule 54). A waiter counts as dead after three intervals, or at its own deadline. |
+//! | 8 | A waiter sends a heartbeat at each interval. The window is two intervals, one command time-out and the difference of clocks in force (rule 54). A waiter counts as dead after three intervals, or at its own deadline. |
 //! | 9 | The first renewal extends a window to a whole lease. A fixed lease is made whole before the caller gets the guard. |
 //! | 10 | The server's time is computed from the latest reply of the same epoch, less an allowance for drift. Where that reply is too old, or the server has moved since, a heartbeat asks. A grant that arrives before the reply to its join is kept. |
 //! | 11 | A skipped waiter keeps its place for as long again, and gets a message to ask. A newcomer stands behind it. |

@@ -5,7 +5,7 @@
 //! | reports of that rank | the client |
 //! | --- | --- |
 //! | at least one says that the master is up | uses the address |
-//! | at least one says that a quorum considers it down (`o_down`) | waits: another server may take its place at any moment |
+//! | at least one says that a quorum considers it down (`o_down`) | does not use it: another server may take its place at any moment |
 //! | each says that its sentinel alone considers it down (`s_down`) | tries the address |
 //!
 //! A sentinel with an old password of the master cannot reach it, and reports `s_down` of a server that
