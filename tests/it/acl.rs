@@ -872,17 +872,20 @@ fn kept(server: &Server) -> Vec<String> {
     keys.iter().map(content).collect()
 }
 
+/// What another client holds meanwhile.
+type Held = Vec<Box<dyn Any>>;
+
 /// A request of one kind, and what is there before.
 struct Operation {
     name: &'static str,
     title: &'static str,
     /// Holds until the end of the trial.
-    begin: fn(&LockClient) -> Result<Vec<Box<dyn Any>>>,
+    begin: fn(&LockClient) -> Result<Held>,
     /// By a user who lacks one permission.
-    ask: fn(&LockClient, &mut Vec<Box<dyn Any>>) -> Result<()>,
+    ask: fn(&LockClient, &mut Held) -> Result<()>,
 }
 
-fn boxed<T: 'static>(held: T) -> Vec<Box<dyn Any>> {
+fn boxed<T: 'static>(held: T) -> Held {
     vec![Box::new(held)]
 }
 
