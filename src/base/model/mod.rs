@@ -50,6 +50,12 @@ pub(crate) struct OnceLock<T> {
     gate: Mutex<()>,
 }
 
+impl<T> Default for OnceLock<T> {
+    fn default() -> OnceLock<T> {
+        OnceLock::new()
+    }
+}
+
 impl<T> OnceLock<T> {
     pub(crate) const fn new() -> OnceLock<T> {
         OnceLock { value: std::sync::OnceLock::new(), gate: Mutex::new(()) }
