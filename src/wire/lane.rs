@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | is there | | uses its own |
 //! | is not there | is there | borrows it for one exchange; its own is made meanwhile |
-//! | is not there | all are in use | waits for either, for half of its time at most |
+//! | is not there | all are in use | waits for either, for half of its time at most; callers leave it the next one |
 //! | cannot be made | there is none | fails at once |
 //!
 //! The other half of its time is for the exchange. So a busy pool costs the worker no more than half
@@ -118,6 +118,7 @@ impl LaneConnections<'_> {
         }
 
         own.ask();
+        let _turn = callers.worker_turn();
         let until = own.limit(start).min(start.after(deadline.since(start) / 2));
         let mut seen = before;
         loop {
@@ -230,6 +231,29 @@ mod tests {
         while stage.counted() == 0 {
             sync::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Callers that use their connections without a pause would otherwise be faster each time.
+    #[test]
+    fn connection_that_is_returned_is_left_to_the_worker() {
+        let stage = Stage::without_own();
+        let lent = stage.transport.lane(Lane::Callers).get(Stage::deadline()).unwrap();
+        let other = Arc::clone(&stage.transport);
+        sync::spawn("worker", move || {
+            let calls = [Call::plain(&[b"INCR", b"count"])];
+            other.call_all(&calls, Lane::Worker, Stage::deadline());
+        })
+        .unwrap();
+        let callers = stage.transport.lane(Lane::Callers);
+        let LaneConnections::Callers(pool) = callers else { unreachable!() };
+        let end = Stage::deadline();
+        while !pool.is_left_to_worker() {
+            assert!(BootClock.now() < end, "the worker waits, and callers do not know it");
+            sync::sleep(Duration::from_millis(1));
+        }
+        drop(lent);
+        drop(callers.get(Stage::deadline()).unwrap());
+        assert_eq!(stage.counted(), 1);
     }
 
     /// As a single request: it may have run.

@@ -84,6 +84,34 @@ fn hash_of_data_is_neither_waited_for_nor_deleted() {
     }
 }
 
+/// It is not read, and so its other fields cannot tell it from a lock that many read.
+#[test]
+fn large_hash_without_an_end_is_data() {
+    let server = server();
+    let client = open(&server);
+    let lock = client.reentrant("x").unwrap();
+    let numbers: Vec<String> = (0..1_500).map(|number| format!("field{number}")).collect();
+    let mut hash = vec!["mode", "dark"];
+    numbers.iter().for_each(|field| hash.extend([field.as_str(), "1"]));
+    set_hash(&server, "x", &hash);
+    is_no_lock(&lock.try_lock().unwrap_err(), "try_lock");
+    is_no_lock(&lock.lock().unwrap_err(), "lock");
+    is_no_lock(&lock.is_locked().unwrap_err(), "is_locked");
+    is_no_lock(&lock.force_release().unwrap_err(), "force_release");
+    is_no_lock(&client.locks_named("x").unwrap_err(), "locks_named");
+    assert_eq!(scanned(&client), [""; 0]);
+    assert_eq!(fields(&server, "x").len(), 1_501);
+    // Redisson gives its locks an end.
+    let readers: Vec<String> =
+        (0..1_500).map(|thread| format!("{}{thread}", ONE.trim_end_matches("52"))).collect();
+    let mut hash = vec!["mode", "read"];
+    readers.iter().for_each(|reader| hash.extend([reader.as_str(), "1"]));
+    set_hash(&server, "x", &hash);
+    ask::<()>(&server, &["PEXPIRE", "x", "600000"]);
+    assert!(lock.try_lock().unwrap().is_none() && lock.is_locked().unwrap());
+    assert_eq!(scanned(&client), ["x"]);
+}
+
 #[test]
 fn owners_of_redisson_are_known_in_all_their_forms() {
     let server = server();

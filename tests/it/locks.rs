@@ -208,6 +208,7 @@ fn foreign_values_are_read_within_bounds() {
     assert!(hash.try_lock().unwrap_err().is_wrong_type());
     // A read-write lock of Redisson may have so many readers.
     ask::<()>(&server, &["HSET", "hash", "mode", "read"]);
+    ask::<()>(&server, &["PEXPIRE", "hash", "600000"]);
     let inspection = hash.inspect().unwrap();
     assert_eq!((inspection.holders().len(), owner(&inspection)), (1, 0));
     assert!(hash.try_lock().unwrap().is_none());

@@ -104,8 +104,8 @@ impl ReleaseArguments {
         self.named.kind == Some(Kind::Mutex)
     }
 
-    /// Takes the lock from this holder; with `--kind mutex`, from the holder at that moment. Returns whether anything
-    /// was taken.
+    /// Takes the lock from this holder; with `--kind mutex` and no `--owner`, from the holder at that moment. Returns
+    /// whether anything was taken.
     fn evict(
         &self,
         client: &LockClient,
@@ -114,7 +114,9 @@ impl ReleaseArguments {
     ) -> Result<bool, Failure> {
         let name = self.named.bytes();
         Ok(match Kind::of(lock.kind()) {
-            Some(Kind::Mutex) if self.says_mutex() => client.mutex(name)?.force_release_any()?,
+            Some(Kind::Mutex) if self.says_mutex() && self.owner.is_none() => {
+                client.mutex(name)?.force_release_any()?
+            }
             Some(Kind::Mutex) => client.mutex(name)?.force_release_of(holder)?,
             Some(Kind::Reentrant) => client.reentrant(name)?.force_release_of(holder)?,
             Some(Kind::Semaphore) => client.semaphore(name, 1)?.force_release(holder)?,

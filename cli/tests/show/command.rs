@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::mpsc;
+use std::thread;
 
 use leasehold::{LockClient, Wait};
-use leasehold_support::{Cluster, Monitor, Server};
+use leasehold_support::fault::Action;
+use leasehold_support::{Cluster, Fault, Monitor, Proxy, Server};
 use serde_json::{Value, json};
 
 use crate::common::{SOON, ask, finish, long, open, program, run, server, until};
@@ -230,6 +232,28 @@ fn release_of_another_programs_string_wants_a_yes() {
     set();
     run(&server, ["release", "--force", "b", "--kind", "mutex"]).ends(0);
     assert_eq!(ask::<usize>(&server, &["EXISTS", "b"]), 0);
+}
+
+/// Another has the mutex before the command takes it.
+#[test]
+fn release_takes_a_mutex_from_no_other_than_the_named_owner() {
+    let server = server();
+    let set = |owner: &str| ask::<()>(&server, &["SET", "b", owner, "PX", "600000"]);
+    set("first");
+    let proxy = Proxy::start(&server).unwrap();
+    let seen = proxy.add(Fault::reply("first", Action::Hold));
+    let mut command = program();
+    command.env("REDIS_URL", proxy.url());
+    command.args(["release", "--force", "b", "--kind", "mutex", "--owner", "first", "--json"]);
+    let ran = thread::scope(|scope| {
+        let running = scope.spawn(|| finish(&mut command, ""));
+        assert!(seen.wait_fired(SOON));
+        set("second");
+        seen.release();
+        running.join().unwrap()
+    });
+    assert_eq!(ran.ends(1).json(), json!({ "version": 1, "evicted": [] }));
+    assert_eq!(ask::<String>(&server, &["GET", "b"]), "second");
 }
 
 #[test]

@@ -16,13 +16,13 @@ local OWNER = '^' .. FOUR .. table.concat({FOUR, FOUR, FOUR, FOUR, FOUR .. FOUR 
 -- server's own if the user may not read the hash.
 --
 -- A hash of data may have millions of fields, so a hash of more than 1,000 owners is not read. If it is a read-write
--- lock, its readers are returned as one owner with an empty name.
+-- lock, its readers are returned as one owner with an empty name. Redisson writes no such lock without an end.
 local function holders()
   local size = redis.pcall('HLEN', KEYS[1])
   if type(size) == 'table' then -- the key has another type, or the user may not run HLEN
     return nil, size
   end
-  if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
+  if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('PTTL', KEYS[1]) > 0 then
     return {''}, {}, 'read'
   end
   local fields = size <= 1001 and redis.pcall('HGETALL', KEYS[1]) or {}

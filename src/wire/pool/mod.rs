@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) use self::adapter::{Borrowed, ConnectThread, connector};
 use self::adapter::{RawPool, untested};
 pub(crate) use self::setting::{PoolSettings, check_timeout};
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::Moment;
 use crate::wire::connect_attempts::ConnectCounts;
 use crate::wire::connection::{Connection, Session as _};
@@ -17,12 +17,18 @@ use crate::wire::error_context::connecting;
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 use crate::wire::manager::Manager;
 
+/// How long a caller waits before it looks again whether the worker still waits for a connection.
+const WORKER_FIRST: Duration = Duration::from_millis(1);
+
 /// A pool of connections to one server.
 pub(crate) struct Pool {
     raw: RawPool,
     manager: Arc<Manager>,
     max_wait: Duration,
     max_idle: Option<u32>,
+    /// Whether the worker waits for a connection here. Callers leave it the next one that is returned: a busy pool
+    /// would otherwise always give it to the next caller, and leases would end beside connections that work.
+    worker_waits: AtomicBool,
 }
 
 impl Pool {
@@ -34,11 +40,20 @@ impl Pool {
     ) -> Pool {
         let raw = RawPool::new(manager, settings, connector);
         let (max_wait, max_idle) = (settings.max_wait, settings.max_idle);
-        Pool { raw, manager: Arc::clone(manager), max_wait, max_idle }
+        Pool {
+            raw,
+            manager: Arc::clone(manager),
+            max_wait,
+            max_idle,
+            worker_waits: AtomicBool::new(false),
+        }
     }
 
     /// Borrows an idle connection.
     pub(crate) fn ready(&self) -> Option<Borrowed> {
+        if self.is_left_to_worker() {
+            return None;
+        }
         // An outdated connection is dropped here, which closes it. After a fail-over that may be
         // all of them.
         while let Some(connection) = self.raw.try_get() {
@@ -52,6 +67,9 @@ impl Pool {
     /// Orders one more connection, if there may be one, without waiting for it. Returns an idle one
     /// if there is one.
     pub(crate) fn request(&self) -> Option<Borrowed> {
+        if self.is_left_to_worker() {
+            return None;
+        }
         self.raw.request_connection().filter(|connection| connection.is_usable())
     }
 
@@ -76,6 +94,17 @@ impl Pool {
     /// ends that is not among those `seen`.
     pub(crate) fn wait_to_lend(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
         untested(|| self.raw.wait_returned(seen, most)).filter(|it| self.manager.may_lend(it))
+    }
+
+    /// Has callers leave to the worker what is returned, until the turn is dropped.
+    pub(crate) fn worker_turn(&self) -> WorkerTurn<'_> {
+        self.worker_waits.store(true, Ordering::Release);
+        WorkerTurn(self)
+    }
+
+    /// Whether callers leave the next connection to the worker. While there is none, they order one as ever.
+    pub(crate) fn is_left_to_worker(&self) -> bool {
+        self.worker_waits.load(Ordering::Acquire) && !self.is_empty()
     }
 
     /// Wakes the thread that connects, after an attempt was requested.
@@ -119,7 +148,8 @@ impl Pool {
     fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         // Not `is_usable`: r2d2 takes no poisoned connection back, and this is the fast path of all
         // calls.
-        if let Some(connection) = self.raw.try_get()
+        if !self.is_left_to_worker()
+            && let Some(connection) = self.raw.try_get()
             && !connection.is_outdated()
         {
             return Ok(connection);
@@ -142,7 +172,10 @@ impl Pool {
             if left.is_zero() {
                 return Err(Failure::NotSent(self.shortage(self.manager.now().since(start))));
             }
-            if let Some(connection) = self.raw.wait(seen, left)
+            if self.is_left_to_worker() {
+                attempts.wait(seen, left.min(WORKER_FIRST));
+            } else if let Some(connection) = self.raw.wait(seen, left)
+                && !self.is_left_to_worker()
                 && connection.is_usable()
             {
                 return Ok(connection);
@@ -193,6 +226,16 @@ impl Pool {
             connection.poison();
         }
         outcome
+    }
+}
+
+/// The time during which the worker waits for a connection of callers.
+#[derive(Debug)]
+pub(crate) struct WorkerTurn<'a>(&'a Pool);
+
+impl Drop for WorkerTurn<'_> {
+    fn drop(&mut self) {
+        self.0.worker_waits.store(false, Ordering::Release);
     }
 }
 

@@ -603,10 +603,11 @@ limit = ",
     (
         "huge-hash-named",
         "kind/reentrant/layout.lua",
-        "if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 then\n    return {''}, {}, 'read'",
-        "if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 then\n    return redis.call('HKEYS', KEYS[1]), {}, 'read'",
+        "if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('PTTL', KEYS[1]) > 0 then\n    return {''}, {}, 'read'",
+        "if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('PTTL', KEYS[1]) > 0 then\n    return redis.call('HKEYS', KEYS[1]), {}, 'read'",
     ),
     // Data that lies where a lock is expected.
+    ("wait-for-a-huge-hash-of-data", "kind/reentrant/layout.lua", " and redis.call('PTTL', KEYS[1]) > 0 then", " then"),
     ("hash-of-data-forced", "kind/reentrant/layout.lua", "      is_lock = false\n", "      owners[#owners + 1], counts[field] = field, 1\n"),
     (
         "owner-with-any-value",

@@ -196,6 +196,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::data::hash_of_data_is_neither_waited_for_nor_deleted",
     ),
     bug(
+        "wait-for-a-huge-hash-of-data",
+        "a hash of many fields that has no end is data",
+        "it::data::large_hash_without_an_end_is_data",
+    ),
+    bug(
         "string-of-data-forced",
         "a string that may be data is left alone",
         "it::data::string_without_an_end_is_a_lock_only_if_the_caller_says_so",
@@ -844,6 +849,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "renewals-without-callers-connections",
         "renewals use what connections the client has",
         "leasehold::wire::lane::tests::worker_uses_a_connection_of_callers_while_it_can_have_none",
+    ),
+    bug(
+        "callers-before-the-worker",
+        "renewals use what connections the client has",
+        "leasehold::wire::lane::tests::connection_that_is_returned_is_left_to_the_worker",
     ),
     bug(
         "unanswered-renewal-on-another-connection",
