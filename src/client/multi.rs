@@ -11,7 +11,8 @@ use crate::kind::{MultiGuard, Part};
 impl LockClient {
     /// Waits without limit for several locks of this client, and takes them: all or none.
     ///
-    /// Locks that are all free are taken in one round trip, in a cluster in one for each node at the same time.
+    /// Locks that are all free are taken in one round trip for each thousand, in a cluster in one for each node at the
+    /// same time.
     /// Otherwise the call waits for one lock after the other, in the order of their names; while it waits, it has those
     /// that come before. What it has is renewed meanwhile. A [fixed](crate::Lease::fixed) lease may end while the call
     /// waits for later locks, so use [renewed](crate::Lease::renewed) ones.
@@ -27,8 +28,8 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// - [`is_config`](crate::Error::is_config) for no part at all, a lock that is named twice, or a lock of another
-    ///   client. Nothing was sent.
+    /// - [`is_config`](crate::Error::is_config) for no part at all, more than 10,000, a lock that is named twice, or a
+    ///   lock of another client. Nothing was sent.
     /// - [`is_lost`](crate::Error::is_lost) if one of the locks was lost while the call waited for another, or if this
     ///   thread held one and has lost it;
     /// - all others that [one lock](crate::Mutex::lock) has.

@@ -209,6 +209,7 @@ impl QuorumClientBuilder {
         open: r#"QuorumClient::builder(["redis://a:6379", "redis://b:6379", "redis://c:6379"])"#,
         open_tls: r#"QuorumClient::builder(["rediss://a:6380", "rediss://b:6380", "rediss://c:6380"])"#,
         outage: "the loss of the majority",
+        ridden_out: "10 s",
         connects: "cannot connect to as many servers as must agree, or may not run scripts there",
         needs_tls: "`rediss://` URLs only",
         skew: "zero, because a lock does not move to another server",

@@ -10,6 +10,7 @@ macro_rules! setters {
         open: $open:literal,
         open_tls: $open_tls:literal,
         outage: $outage:literal,
+        ridden_out: $ridden_out:literal,
         connects: $connects:literal,
         needs_tls: $needs_tls:literal,
         skew: $skew:literal $(,)?
@@ -34,7 +35,7 @@ macro_rules! setters {
             self
         }
 
-        #[doc = concat!("How long a wait for a lock rides out ", $outage, "; default 10 s, from 1 ms to 365 days.")]
+        #[doc = concat!("How long a wait for a lock rides out ", $outage, "; default ", $ridden_out, ", from 1 ms to 365 days.")]
         ///
         /// ```
         #[doc = concat!("use leasehold::", stringify!($client), ";")]
@@ -48,7 +49,7 @@ macro_rules! setters {
         /// # }
         /// ```
         pub fn give_up_after(mut self, outage: Duration) -> Self {
-            self.settings.give_up_after = outage;
+            self.settings.give_up_after = Some(outage);
             self
         }
 

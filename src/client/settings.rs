@@ -16,10 +16,17 @@ use crate::wire::pool::{PoolSettings, check_timeout};
 #[cfg(feature = "tls")]
 use crate::wire::tls::TlsSettings;
 
+/// How long a wait rides out an outage: a restart of a server takes no longer.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+/// The same where another server takes the place of one that is down. Sentinels wait for 30 s before they
+/// begin with that, and the nodes of a cluster for 15 s, if nobody has set another time.
+pub(super) const GIVE_UP_AFTER_FAIL_OVER: Duration = Duration::from_secs(60);
+
 /// The settings that both builders have.
 pub(super) struct Settings {
     pub(super) pool: PoolSettings,
-    pub(super) give_up_after: Duration,
+    /// `None` is the usual time for these servers.
+    pub(super) give_up_after: Option<Duration>,
     pub(super) slow_wait: Option<Duration>,
     /// The largest difference between the clocks of any two servers; `None` for the default of the topology.
     pub(super) max_clock_skew: Option<Duration>,
@@ -38,7 +45,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             pool: PoolSettings::default(),
-            give_up_after: Duration::from_secs(10),
+            give_up_after: None,
             slow_wait: Some(Duration::from_secs(10)),
             max_clock_skew: None,
             announce: false,
@@ -56,7 +63,7 @@ impl Default for Settings {
 impl Settings {
     pub(super) fn check(&self) -> Result<()> {
         self.pool.check()?;
-        check_timeout("give_up_after", self.give_up_after)?;
+        self.give_up_after.map_or(Ok(()), |span| check_timeout("give_up_after", span))?;
         self.slow_wait.map_or(Ok(()), |slow| check_timeout("slow_wait", slow))?;
         self.max_clock_skew.map_or(Ok(()), check_skew)
     }
@@ -114,7 +121,8 @@ impl Settings {
         (reply, exchange): (Duration, Duration),
         address: String,
     ) -> LockClient {
-        let Settings { give_up_after, slow_wait, .. } = self;
+        let slow_wait = self.slow_wait;
+        let give_up_after = self.give_up_after.unwrap_or(GIVE_UP_AFTER);
         let max_clock_skew = self.max_clock_skew.unwrap_or_default();
         let bounds = Bounds { reply, exchange, give_up_after, slow_wait };
         let callbacks = Callbacks { observers: self.pool.observers, ..self.callbacks };

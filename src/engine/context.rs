@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::option::{LockOptions, WaitKind};
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
 use crate::engine::closing::{Closing, ClosingPhase};
@@ -45,6 +45,8 @@ pub(crate) struct Context {
     wants_release_requests: bool,
     pub(crate) observers: Observers,
     pub(crate) closing: Closing,
+    /// Until when the server counts as silent, because a release waited in vain; in nanoseconds.
+    silent_until: AtomicU64,
 }
 
 impl Context {
@@ -73,16 +75,41 @@ impl Context {
             wants_release_requests,
             observers,
             closing: Closing::new(),
+            silent_until: AtomicU64::new(0),
         }
     }
 
     /// Asks Redis, and tells how long that took and whether it failed.
     pub(crate) fn exchange<T: Outcome>(&self, ask: impl FnOnce(&dyn Protocol) -> T) -> T {
-        let Some(observers) = self.observers.active() else { return ask(&*self.protocol) };
+        let Some(observers) = self.observers.active() else {
+            return self.note_reply(ask(&*self.protocol));
+        };
         let begin = self.now();
-        let outcome = ask(&*self.protocol);
+        let outcome = self.note_reply(ask(&*self.protocol));
         observers.tell_exchange(outcome.told(self.now().since(begin)));
         outcome
+    }
+
+    /// Notes that the server is not silent, if this outcome says so.
+    fn note_reply<T: Outcome>(&self, outcome: T) -> T {
+        // One plain load on the way of each exchange.
+        if self.silent_until.load(Ordering::Relaxed) > 0
+            && outcome.failure().is_none_or(|failure| matches!(failure, Failure::Refused(_)))
+        {
+            self.silent_until.store(0, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// A release has waited in vain. For about as long again, none that nobody looks at waits.
+    pub(super) fn note_silence(&self) {
+        self.silent_until.store(self.exchange_deadline().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Whether a release has lately waited in vain, and no reply has come since.
+    pub(super) fn is_silent(&self) -> bool {
+        let until = self.silent_until.load(Ordering::Relaxed);
+        until > 0 && self.now() < Moment::from_nanos(until)
     }
 
     /// Whether nobody gets a lock any more.

@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | connecting | it is new | connects |
 //! | listening | it has confirmed the client's channel | subscribes to the channels wished for there, and passes messages on |
-//! | down | its connection failed, or it refuses the user | rests for a time that grows; after a refusal, while others are listened to, until a caller has tried to connect to it, or for a minute |
+//! | down | its connection failed, or it refuses the user | rests for a time that grows to seconds, or until a waiter needs it; after a refusal, while others are listened to, until a caller has tried to connect to it, or for a minute |
 //! | gone | the publishers do not have it any more | ends |
 //!
 //! | a channel of a name is | when |
@@ -112,6 +112,7 @@ impl WakeListener {
         // Somebody may have changed the rights of this user since the refusal. The threads that rest
         // because of it compare `retries`, and try again.
         state.retries += u64::from(state.refused.take().is_some());
+        state.asked += 1;
         self.shared.changed.notify_all();
         self.wait(state, deadline, |_| self.is_live().then_some(Ok(())))
     }

@@ -13,6 +13,9 @@ use crate::observe::observers::CallUnderWay;
 use crate::protocol::reply::{Ownership, Released};
 use crate::wire::failure::Failure;
 
+/// The most requests of one pipeline, all of which have one time-out.
+pub(crate) const MOST_AT_ONCE: usize = 1_000;
+
 /// A release that has begun here and is to be sent. Its slot is releasing until this is dropped.
 struct BegunRelease<'a> {
     holding: &'a Holding,
@@ -57,9 +60,11 @@ pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
             .map(|(it, _)| (&**it.slot.target(), it.slot.release_request(&it.hold.lease)))
             .collect();
         let context = holdings[0].context();
-        let deadline = context.exchange_deadline();
-        let sent = context.exchange(|protocol| protocol.release_all(&requests, deadline));
-        replies = sent.into_iter().map(released_or_taken).collect();
+        for chunk in requests.chunks(MOST_AT_ONCE) {
+            let deadline = context.exchange_deadline();
+            let sent = context.exchange(|protocol| protocol.release_all(chunk, deadline));
+            replies.extend(sent.into_iter().map(released_or_taken));
+        }
     }
     let mut replies = replies.into_iter();
     let finish = |(holding, begun): (&Holding, Result<Option<BegunRelease<'_>>>)| {
@@ -83,6 +88,25 @@ impl Holding {
         let outcome = self.release_inner().map_err(|error| error.of(self.name()));
         drop(under_way);
         self.ended(&outcome);
+        outcome
+    }
+
+    /// The same for a guard that is dropped. After one that has waited in vain, the next ones go to the worker at once
+    /// while the server is silent: a thread that drops twenty guards would wait for twenty time-outs.
+    pub(crate) fn release_dropped(&self) -> Result<()> {
+        if self.context().is_silent() {
+            self.release_in_background();
+            return Ok(());
+        }
+        let begin = self.now();
+        let outcome = self.release();
+        let has_no_reply = |error: &Error| error.is_unknown_outcome() || error.is_unreachable();
+        // A connection that is refused costs no time, and the server may be back at any moment.
+        if outcome.as_ref().is_err_and(has_no_reply)
+            && self.now().since(begin) >= self.context().bounds.reply / 2
+        {
+            self.context().note_silence();
+        }
         outcome
     }
 
@@ -193,8 +217,9 @@ impl Holding {
         let ownership = reply.map(|released| {
             // Any other reply carries no count: nothing was published.
             if released.ownership == Ownership::Owned {
-                *listener_count =
-                    Some(ListenerCount { listeners: released.listeners, listens, round_trip });
+                let hears_own = self.slot.target().kind().hears_own_releases();
+                let listeners = released.listeners;
+                *listener_count = Some(ListenerCount { listeners, listens, hears_own, round_trip });
             }
             released.ownership
         });

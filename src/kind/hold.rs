@@ -170,7 +170,7 @@ impl ThreadHeld {
 impl Drop for ThreadHeld {
     fn drop(&mut self) {
         let outcome = match self.count_down() {
-            Ok(Left::Last(hold)) => hold.holding().release(),
+            Ok(Left::Last(hold)) => hold.holding().release_dropped(),
             outcome => outcome.map(drop),
         };
         match outcome {
@@ -237,7 +237,7 @@ impl Drop for OwnedHold {
         // Each error is logged, unlike for a thread's hold. No key releases this one, so none of them
         // is the program's own doing.
         if let Some(holding) = self.0.take()
-            && let Err(error) = holding.release()
+            && let Err(error) = holding.release_dropped()
         {
             log!(warn, "{error}");
         }

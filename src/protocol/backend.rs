@@ -98,8 +98,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// As [`Protocol::connect_worker`](crate::protocol::Protocol::connect_worker).
     fn connect_worker(&self) {}
 
-    /// Closes the connections of [`call_many`](Backend::call_many) to the server of this key.
-    fn discard_connections(&self, key: &[u8]);
+    /// Closes the connections of [`call_many`](Backend::call_many) to the server of this key. Returns its address.
+    fn discard_connections(&self, key: &[u8]) -> String;
 
     /// The servers that publish what wakes this client's waiters.
     fn publishers(&self) -> Arc<dyn Publishers>;
@@ -124,14 +124,14 @@ pub(crate) trait LockServer {
 
     /// As [`call`](LockServer::call), but `request` builds the command after a connection was
     /// borrowed.
-    fn call_with(&self, request: impl FnOnce() -> Call, deadline: Moment)
-    -> Result<Reply, Failure>;
+    fn call_with(&self, request: impl Fn() -> Call, deadline: Moment) -> Result<Reply, Failure>;
 
-    /// Runs several round trips on one connection.
+    /// Runs several round trips on one connection. They run again on another one where the first
+    /// returns that it had died before anything was sent.
     fn session<T>(
         &self,
         deadline: Moment,
-        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+        operation: impl FnMut(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure>;
 
     /// Makes sure that a connection exists; opening a new one reads the server's time.
@@ -143,8 +143,8 @@ pub(crate) trait LockServer {
     /// How long a request that is sent now waits for its reply.
     fn reply_by(&self, deadline: Moment) -> Moment;
 
-    /// Closes all connections: on one of them replies may belong to other commands.
-    fn discard_connections(&self);
+    /// Closes all connections: on one of them replies may belong to other commands. Returns the server's address.
+    fn discard_connections(&self) -> String;
 }
 
 /// A real server.
@@ -167,11 +167,7 @@ impl LockServer for TransportServer<'_> {
         self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
     }
 
-    fn call_with(
-        &self,
-        request: impl FnOnce() -> Call,
-        deadline: Moment,
-    ) -> Result<Reply, Failure> {
+    fn call_with(&self, request: impl Fn() -> Call, deadline: Moment) -> Result<Reply, Failure> {
         // Not by the batcher either: that packs a command before it has a connection, and the wait
         // for a connection may outlast the deadline that the command contains.
         let call = if self.asking { Connection::call_asking } else { Connection::call };
@@ -181,7 +177,7 @@ impl LockServer for TransportServer<'_> {
     fn session<T>(
         &self,
         deadline: Moment,
-        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+        mut operation: impl FnMut(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         // `asking` does not matter here: a session is several commands (`RoundTrips::Many`), and
         // those wait for the end of the import rather than follow an `ASK`.
@@ -200,7 +196,7 @@ impl LockServer for TransportServer<'_> {
         self.transport.reply_by(deadline)
     }
 
-    fn discard_connections(&self) {
-        self.transport.discard_connections();
+    fn discard_connections(&self) -> String {
+        self.transport.discard_connections()
     }
 }

@@ -68,6 +68,11 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether a client that listens there receives the releases that it sent itself.
+    fn hears_own_releases(&self) -> bool {
+        true
+    }
+
     /// The scripts.
     fn scripts(&self) -> &'static Scripts;
 

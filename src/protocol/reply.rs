@@ -9,6 +9,7 @@ use crate::base::share::Slots;
 use crate::base::time::Moment;
 use crate::protocol::holder::{ReportedHolder, known};
 use crate::wire::connection::Reply;
+use crate::wire::error_context::UNREADABLE;
 use crate::wire::failure::Failure;
 
 /// The reply to a request to take a lock.
@@ -331,7 +332,7 @@ pub(crate) fn unexpected(value: &Value) -> Failure {
     };
     Failure::Unknown(RedisError::from((
         ErrorKind::UnexpectedReturnType,
-        "the reply does not have the form of one to this command",
+        UNREADABLE,
         kind.to_owned(),
     )))
 }

@@ -100,15 +100,15 @@ fn read<T>(server: &impl LockServer, outcome: Result<T, Failure>) -> Result<T, F
 
 fn or_discard_connections<T>(
     outcome: Result<T, Failure>,
-    discard_connections: impl FnOnce(),
+    discard_connections: impl FnOnce() -> String,
 ) -> Result<T, Failure> {
-    outcome.inspect_err(|failure| {
-        if failure.is_unknown() {
-            // All of them, not this one alone: `call` does not tell on which one the batch
-            // travelled, and on a connection that is one reply behind each later reply is a wrong
-            // one, too.
-            discard_connections();
+    outcome.map_err(|failure| {
+        if !failure.is_unknown() {
+            return failure;
         }
+        // All of them, not this one alone: `call` does not tell on which one the batch travelled,
+        // and on a connection that is one reply behind each later reply is a wrong one, too.
+        failure.unreadable_at(&discard_connections())
     })
 }
 
@@ -285,7 +285,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
             let reply = replies.next().unwrap_or_else(|| Err(Failure::silent()));
             let outcome = reply.and_then(|reply| {
                 or_discard_connections(read_acquired(&clock, &reply, request), || {
-                    self.0.discard_connections(target.key());
+                    self.0.discard_connections(target.key())
                 })
             });
             match outcome {
@@ -317,7 +317,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
             }
             match replies.next().unwrap_or_else(|| Err(Failure::silent())) {
                 Ok(reply) => or_discard_connections(released(&reply.value), || {
-                    self.0.discard_connections(target.key());
+                    self.0.discard_connections(target.key())
                 }),
                 Err(failure) if failure.is_redirect() => self.release(target, request, deadline),
                 Err(failure) => Err(failure),
@@ -375,7 +375,9 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
                 })
             };
             let request = |by| target.resize(scripts, limit, declared, by);
-            call_until_in_time(server, deadline, request, outcome)
+            // Twice is as good as once: it sets a limit, and another one that was set in between would
+            // have been set at the same time.
+            Failure::retry_disconnected(|| call_until_in_time(server, deadline, request, outcome))
         })
     }
 
@@ -541,7 +543,9 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         // request is a result and no error.
         let Some(call) = target.request() else { return Ok(false) };
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            read(server, flag(&server.call(&call, deadline)?.value))
+            // The holder is asked once more at worst.
+            let reply = Failure::retry_disconnected(|| server.call(&call, deadline))?;
+            read(server, flag(&reply.value))
         })
     }
 

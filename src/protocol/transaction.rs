@@ -116,7 +116,7 @@ fn apply_by_script(
     let replies = session.call_all(&questions, deadline);
     let found = commands.iter().zip(replies).map(|(words, reply)| keys_of(words, reply));
     for found in found.collect::<Vec<_>>() {
-        keys.extend(found?);
+        keys.extend(found.map_err(Failure::before_sending)?);
     }
 
     let counted = |words: &Vec<&'_ [u8]>| Number(words.len() as u64);
@@ -204,12 +204,20 @@ fn apply_inner(
     loop {
         let watched = locks.iter().map(|(target, _)| target.key());
         let watch: Vec<&[u8]> = iter::once(&b"WATCH"[..]).chain(watched).collect();
-        session.call(&Call::plain(&watch), deadline)?;
+        // Until `MULTI` nothing of the user's is sent, so a connection that dies before leaves no doubt.
+        session.call(&Call::plain(&watch), deadline).map_err(Failure::before_sending)?;
         // After `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
-        if let Some((lock, ownership)) = first_not_owned(session, locks, deadline)? {
+        let not_owned = first_not_owned(session, locks, deadline);
+        if let Some((lock, ownership)) = not_owned.map_err(Failure::before_sending)? {
             // A lost lock is a usual outcome. One more round trip is cheaper than a new connection,
             // which a poisoned session would cost.
-            session.call(&Call::plain(&[b"UNWATCH"]), deadline)?;
+            match session.call(&Call::plain(&[b"UNWATCH"]), deadline) {
+                // The user lacks a permission that a transaction needs.
+                Err(failure @ Failure::Refused(_)) => return Err(failure),
+                // The lock is lost all the same.
+                Err(_) => session.poison(),
+                Ok(_) => {}
+            }
             return Ok(Applied::NotOwned(lock, ownership));
         }
 

@@ -105,6 +105,11 @@ pub(crate) trait Publisher: Send + Sync {
         0
     }
 
+    /// How many connections were made for callers so far.
+    fn connections_made(&self) -> u64 {
+        0
+    }
+
     /// Whether to subscribe to the channel of a name at this server.
     fn serves(&self, _channel: &[u8]) -> bool {
         true
@@ -140,6 +145,10 @@ impl Publisher for Transport {
 
     fn connect_attempts(&self) -> u64 {
         Transport::connect_attempts(self)
+    }
+
+    fn connections_made(&self) -> u64 {
+        self.manager().attempts().counts().made
     }
 }
 

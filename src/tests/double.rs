@@ -521,3 +521,40 @@ fn steal_accepts_an_endless_lease() {
     server.advance(SECOND * 3600);
     assert!(server.client().mutex("a").unwrap().try_lock().unwrap().is_none());
 }
+
+/// Without a bound on all of them together a thread would wait for twenty time-outs.
+#[test]
+fn guards_dropped_while_the_server_is_silent_wait_for_one_timeout() {
+    const GUARDS: usize = 20;
+    let server = Server::standing_still();
+    let client = server.client();
+    let (sender, receiver) = unbounded();
+    let theirs = client.clone();
+    let (go, goes) = unbounded::<()>();
+    let body = move || {
+        let take = |number| theirs.mutex(format!("x{number}")).unwrap().lock().unwrap();
+        let guards: Vec<_> = (0..GUARDS).map(take).collect();
+        let _ = sender.send(());
+        let _ = goes.recv();
+        drop(guards);
+        let _ = sender.send(());
+    };
+    spawn("dropper", body).unwrap();
+    receiver.recv_timeout(SOON).unwrap();
+    let link = server.link(&client);
+    link.silence();
+    go.send(()).unwrap();
+    until(|| link.faults() == 1);
+    // One time-out, and no more.
+    server.advance(SECOND);
+    receiver.recv_timeout(SOON).expect("the others do not wait");
+    link.restore();
+    // The worker releases them. A reply, here that to the next call, ends the silence.
+    until(|| {
+        server.advance(SECOND / 10);
+        server.keys().iter().all(|key| !key.starts_with(b"x"))
+    });
+    let guard = client.mutex("x0").unwrap().lock().unwrap();
+    drop(guard);
+    assert!(!server.keys().contains(&b"x0".to_vec()), "the drop released it");
+}

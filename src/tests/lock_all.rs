@@ -522,3 +522,12 @@ fn readers_and_writers_are_parts_too() {
     let writes = theirs.iter().map(|lock| lock.for_write());
     assert!(other.try_lock_all(writes).unwrap().is_some());
 }
+
+#[test]
+fn more_than_ten_thousand_locks_are_refused() {
+    let (_server, client) = stage();
+    let locks: Vec<Mutex> =
+        (0..10_001).map(|number| client.mutex(format!("x{number}")).unwrap()).collect();
+    let error = client.lock_all(&locks).unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("10001"), "{error}");
+}

@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | succeeded, or there was none | | tries |
 //! | failed | yes | tries once |
+//! | failed, as all have for two seconds | yes | tries once, a quarter of a second after the last attempt |
 //! | failed, and may succeed soon | no | tries after a pause that grows |
 //! | failed, and fails until somebody mends something | no | waits until a caller asks |
 //!
@@ -25,6 +26,10 @@ use crate::wire::retry::{REFUSED, RetryBackoff};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// When attempts have failed for this long, callers share them…
+const LONG_OUTAGE: Duration = Duration::from_secs(2);
+/// …with so much time between two, however many callers there are.
+const SHARED_PAUSE: Duration = Duration::from_millis(250);
 
 /// How many attempts succeeded and failed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +64,9 @@ struct State {
     failed_at: Moment,
     /// When the next attempt may begin, if the last one failed.
     due: Moment,
+    /// When the first attempt failed since one was successful, and when the last one ended.
+    failing_since: Moment,
+    ended_at: Moment,
     pauses: RetryBackoff,
     /// An attempt is being made.
     under_way: bool,
@@ -73,6 +81,8 @@ impl ConnectAttempts {
             last_failure: None,
             failed_at: Moment::PAST,
             due: Moment::PAST,
+            failing_since: Moment::PAST,
+            ended_at: Moment::PAST,
             pauses: RetryBackoff::between(FIRST_PAUSE, LONGEST_PAUSE),
             under_way: false,
             asked: false,
@@ -128,8 +138,16 @@ impl ConnectAttempts {
     /// Begins an attempt, or returns how long none may begin unless a caller asks.
     pub(crate) fn begin(&self, now: Moment) -> Result<(), Duration> {
         let mut state = self.state.lock();
-        if state.counts.is_failing && now < state.due && !state.asked {
-            return Err(state.due.since(now));
+        if state.counts.is_failing {
+            let is_long = now.since(state.failing_since) >= LONG_OUTAGE;
+            let due = match (state.asked, is_long) {
+                (true, false) => Moment::PAST,
+                (true, true) => state.due.min(state.ended_at.after(SHARED_PAUSE)),
+                (false, _) => state.due,
+            };
+            if now < due {
+                return Err(due.since(now));
+            }
         }
         // One attempt serves all callers that asked before it.
         (state.under_way, state.asked) = (true, false);
@@ -140,6 +158,10 @@ impl ConnectAttempts {
     pub(crate) fn end(&self, now: Moment, error: Option<&RedisError>) {
         let mut state = self.state.lock();
         state.under_way = false;
+        state.ended_at = now;
+        if !state.counts.is_failing {
+            state.failing_since = now;
+        }
         state.counts.is_failing = error.is_some();
         if let Some(error) = error {
             let is_transient = Failure::connect(error.clone()).is_transient();
@@ -203,6 +225,31 @@ mod tests {
         attempts.begin(later).unwrap();
         attempts.end(later, Some(&passing()));
         assert!(!attempts.ask_seldom(later.after(LONG)), "it is repeated all the same");
+    }
+
+    #[test]
+    fn callers_share_attempts_in_a_long_outage() {
+        let (attempts, mut now) = (ConnectAttempts::new(), BootClock.now());
+        let mut count = 0;
+        let begin = now;
+        while now.since(begin) < Duration::from_secs(62) {
+            attempts.ask();
+            if attempts.begin(now).is_ok() {
+                count += u32::from(now.since(begin) >= LONG_OUTAGE);
+                attempts.end(now, Some(&passing()));
+            }
+            now = now.after(Duration::from_millis(1));
+        }
+        // A caller comes each millisecond.
+        assert!((230..=241).contains(&count), "{count} attempts in a minute");
+        // One that is successful ends the outage.
+        assert!(attempts.ask());
+        attempts.begin(now.after(SHARED_PAUSE)).unwrap();
+        attempts.end(now, None);
+        attempts.begin(now).unwrap();
+        attempts.end(now, Some(&passing()));
+        assert!(attempts.ask());
+        attempts.begin(now).unwrap();
     }
 
     #[test]

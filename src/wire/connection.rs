@@ -24,6 +24,9 @@ const GRACE: Duration = Duration::from_millis(2);
 /// One part in so many of the time for a reply is for the way there and back.
 const MARGIN: u32 = 10;
 
+/// After so long without a reply a connection is looked at before it is used.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// The size up to which a socket takes a write whole or not at all.
 const ONE_WRITE: usize = 4096;
 
@@ -164,6 +167,20 @@ impl Connection {
         !self.is_poisoned() && self.generation == self.common.generation() && !self.epoch.is_over()
     }
 
+    /// Whether the server has closed it while it was idle: a time-out of the server or of a balancer, a
+    /// restart, `CLIENT KILL`. Costs no round trip; a connection that was used lately is not looked at.
+    pub(crate) fn has_died(&mut self, now: Moment) -> bool {
+        // Nothing is due on it, so whatever has arrived is its end, or an announcement of that. Over
+        // TLS too: there the end begins with a record.
+        if now.since(self.replied) < IDLE || !self.inner.is_readable(Duration::ZERO) {
+            return false;
+        }
+        self.poisoned = true;
+        // The others have likely died with it.
+        self.common.outdate(self.generation);
+        true
+    }
+
     /// Ends the handshake. From now on a failure of this connection says something about the
     /// others.
     pub(crate) fn hand_out(&mut self) {
@@ -199,14 +216,41 @@ impl Connection {
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
         let mut replies = self.receive_all(deadline);
-        let (missing, whole): (Vec<usize>, Vec<Call>) = (0..replies.len())
-            .filter(|&index| matches!(&replies[index], Err(Failure::Refused(e)) if is_no_script(e)))
-            .filter_map(|index| Some((index, calls[index].with_source()?)))
+        // The first call of each script brings the source along, and the server then knows the script
+        // for the others: with thousands of calls, each with its source, the sources would be nearly
+        // all that is sent.
+        let mut scripts = Vec::new();
+        let (missing, again): (Vec<usize>, Vec<Call>) = (0..replies.len())
+            .filter(|&index| is_missing(&replies[index]))
+            .filter_map(|index| Some((index, calls[index].again(&mut scripts)?)))
             .unzip();
         // After a time-out a reply may still be on its way. It would be read as the reply to the
         // first of these, and each reply after it as that of the command before.
-        if !missing.is_empty() && self.unanswered == 0 {
-            for (index, reply) in missing.into_iter().zip(self.call_all(&whole, deadline)) {
+        if missing.is_empty() || self.unanswered > 0 {
+            return replies;
+        }
+        let told = match self.send_all(&again, deadline) {
+            Ok(_) => self.receive_all(deadline),
+            Err(failure) => vec![Err(failure); again.len()],
+        };
+        // What is unknown to the server once more follows a source that it refused. That refusal is
+        // the reason for all of them.
+        let refusal = told.iter().find(|reply| reply.is_err() && !is_missing(reply)).cloned();
+        let mut forgotten = Vec::new();
+        for (index, reply) in missing.into_iter().zip(told) {
+            let is_missing = is_missing(&reply);
+            forgotten.extend((is_missing && refusal.is_none()).then_some(index));
+            replies[index] = refusal.clone().filter(|_| is_missing).unwrap_or(reply);
+        }
+        // The server has forgotten its scripts once more, in the midst of these.
+        if !forgotten.is_empty() && self.unanswered == 0 {
+            let whole: Vec<Call> =
+                forgotten.iter().filter_map(|&index| calls[index].with_source()).collect();
+            let told = match self.send_all(&whole, deadline) {
+                Ok(_) => self.receive_all(deadline),
+                Err(failure) => vec![Err(failure); whole.len()],
+            };
+            for (index, reply) in forgotten.into_iter().zip(told) {
                 replies[index] = reply;
             }
         }
@@ -434,6 +478,11 @@ fn is_of_a_replica(reply: &Result<Value, Failure>) -> bool {
         Ok(value) => is_refusal(value),
         Err(failure) => failure.is_of_replica(),
     }
+}
+
+/// Whether the server did not know the script of the call.
+fn is_missing(reply: &Result<Reply, Failure>) -> bool {
+    matches!(reply, Err(Failure::Refused(error)) if is_no_script(error))
 }
 
 pub(crate) fn is_no_script(error: &RedisError) -> bool {

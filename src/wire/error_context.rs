@@ -76,7 +76,7 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
     }
 
     let detail = |text: &str| format!("{text}{BEGIN}{address})");
-    let said = error.detail().unwrap_or_default();
+    let said = without_words_of_the_command(error.detail().unwrap_or_default());
     match (error.code(), error.kind()) {
         (Some(code), _) if READ_BY_TYPE.contains(&code) => error,
         (Some(code), _) => redis::make_extension_error(code.to_owned(), Some(detail(said))),
@@ -203,6 +203,23 @@ pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
     let code = error.code().unwrap_or("WRONGPASS").to_owned();
     let said = without_place(error.detail().unwrap_or_default());
     redis::make_extension_error(code, Some(format!("{said}{BEGIN}{SENTINEL}{address})")))
+}
+
+/// The error of a reply that is none to its command.
+pub(crate) const UNREADABLE: &str = "the reply does not have the form of one to this command";
+
+/// The error of a reply that cannot be read, with the server's address.
+pub(crate) fn unreadable(error: &RedisError, address: &str) -> RedisError {
+    let what = without_place(error.detail().unwrap_or("something else"));
+    let detail = format!("{what}{BEGIN}{address})");
+    RedisError::from((ErrorKind::UnexpectedReturnType, UNREADABLE, detail))
+}
+
+/// A server's text without the words of the command that it repeats: they are keys and values, and belong in no log.
+fn without_words_of_the_command(said: &str) -> &str {
+    const REPEATED: [&str; 2] = [", with args beginning with:", ", with args:"];
+    let end = REPEATED.iter().filter_map(|begin| said.find(begin)).min();
+    end.map_or(said, |end| &said[..end])
 }
 
 fn without_place(detail: &str) -> &str {

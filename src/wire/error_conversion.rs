@@ -46,6 +46,15 @@ impl From<Failure> for Error {
                 Error::config(field, wrong, expected)
             }
             Failure::Refused(error) => refused_command(error),
+            Failure::Unknown(error) if error.kind() == ErrorKind::UnexpectedReturnType => {
+                Error::unknown_outcome(format!(
+                    "{} replied with {}, which is no reply to this command, so it is not known whether the \
+                     command ran; look whether a proxy stands before Redis, and connect past it",
+                    place(&error).unwrap_or("Redis"),
+                    words(&error)
+                ))
+                .with_source(error)
+            }
             Failure::Unknown(error) => Error::unknown_outcome(format!(
                 "{}, so it is not known whether the command ran",
                 words(&error)
@@ -76,6 +85,7 @@ fn refused_command(error: RedisError) -> Error {
         RefusalKind::Other if error.code() == Some("OOM") => Error::refused(format!(
             "{redis} is out of memory ({said}); raise its maxmemory or delete data"
         )),
+        RefusalKind::Other if is_unknown_command(&said) => Error::refused(unknown_command(&redis, &said)),
         RefusalKind::Other => Error::refused(format!("{redis} refused the command ({said})")),
     }
     .with_source(error)
@@ -158,7 +168,7 @@ fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
         && !error.is_connection_refusal()
         && io_kind(error).is_some()
     {
-        "look whether its maxclients is reached, or whether it expects rediss://"
+        "look whether its maxclients is reached, whether it expects rediss://, or whether it is a proxy that does not know CLIENT or TIME"
     } else if is_lookup(error) {
         "check the host in the URL"
     } else if said.contains("sentinel") {
@@ -172,6 +182,19 @@ fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
     }
 }
 
+fn is_unknown_command(said: &str) -> bool {
+    // The second is that of a script.
+    said.contains("unknown command") || said.contains("Unknown Redis command")
+}
+
+/// The text for a command that the server does not have: an ACL would have another one.
+fn unknown_command(redis: &str, said: &str) -> String {
+    format!(
+        "{redis} does not know a command that locks need ({said}); if it is a sentinel, use .sentinels(…), if it \
+         is a proxy, connect past it, and if the command was renamed, give it its name back"
+    )
+}
+
 /// The text for a server that is not the Redis that was expected at this address.
 fn no_redis(error: &RedisError, redis: &str, said: &str) -> String {
     // The driver has no kinds for these, so their texts decide. A server with another wording gets
@@ -181,10 +204,8 @@ fn no_redis(error: &RedisError, redis: &str, said: &str) -> String {
         format!(
             "{address} does not speak the Redis protocol; check the port, and whether it expects rediss://"
         )
-    } else if said.contains("unknown command") {
-        format!(
-            "{redis} does not know a command that locks need ({said}); if it is a sentinel, use .sentinels(…)"
-        )
+    } else if is_unknown_command(said) {
+        unknown_command(redis, said)
     } else if said.contains("DB index is out of range") {
         format!(
             "{redis} has no database of that number ({said}); correct the URL, or raise `databases` in its \

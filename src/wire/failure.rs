@@ -8,7 +8,7 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::error_context::{Limit, is_tls_fault, locate, place, silence, words};
+use crate::wire::error_context::{Limit, is_tls_fault, locate, place, silence, unreadable, words};
 
 /// Why there is no reply, by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum Failure {
 pub(crate) enum NotSentReason {
     /// No connection could be made.
     Connect(RedisError),
-    /// The connection had been closed before.
+    /// The connection had been closed before, or a command that had to come first got no reply on it.
     Closed(RedisError),
     /// All connections were in use.
     Exhausted(Shortage),
@@ -186,6 +186,16 @@ impl Failure {
             *error = locate(error.clone(), address, limit);
         }
         self
+    }
+
+    /// The failure of a reply that cannot be read, with the server's address.
+    pub(crate) fn unreadable_at(self, address: &str) -> Failure {
+        match self {
+            Failure::Unknown(error) if error.kind() == ErrorKind::UnexpectedReturnType => {
+                Failure::Unknown(unreadable(&error, address))
+            }
+            other => other,
+        }
     }
 
     /// The refusal for a server's error reply: a code, a blank, and more words.
@@ -359,13 +369,27 @@ impl Failure {
         matches!(self, Failure::Unknown(error) if error.to_string().starts_with(NOT_A_MASTER))
     }
 
+    /// Whether the connection had died before anything was sent on it.
+    pub(crate) fn is_closed_before(&self) -> bool {
+        // Not after a time-out of a command that came first: another would wait as long.
+        matches!(self, Failure::NotSent(NotSentReason::Closed(error)) if !error.is_timeout())
+    }
+
+    /// The failure of what would have followed this one, and was not sent therefore.
+    pub(crate) fn before_sending(self) -> Failure {
+        match self {
+            Failure::Unknown(error) => Failure::NotSent(NotSentReason::Closed(error)),
+            other => other,
+        }
+    }
+
     /// Whether the connection was closed, rather than silent.
     pub(crate) fn is_disconnect(&self) -> bool {
         match self {
             // A repetition after a time-out would wait as long again, on a server that does not
             // reply. After a closed connection it costs a round trip.
             Failure::Unknown(error) => !error.is_timeout(),
-            Failure::NotSent(NotSentReason::Closed(_)) => true,
+            Failure::NotSent(NotSentReason::Closed(error)) => !error.is_timeout(),
             Failure::NotSent(_) | Failure::Refused(_) => false,
         }
     }

@@ -15,9 +15,10 @@
 //! The other half of its time is for the exchange. So a busy pool costs the worker no more than half
 //! of one try, and the worker reports losses in time.
 //!
-//! A request is sent again over another connection only if it was certainly not sent. After an unknown
-//! outcome, such as that of a connection that died unnoticed, the worker tries again at its next turn,
-//! when that connection is gone. Connections that were idle for as long are probably dead too
+//! A connection that was idle for a second is looked at before it is used, the worker's own too. A
+//! request is sent again over another connection only if it was certainly not sent. After an unknown
+//! outcome, such as that of a connection that died without a sign, the worker tries again at its next
+//! turn, when that connection is gone. Connections that were idle for as long are probably dead too
 //! (`health`): the worker uses one of those only while no new one can be opened.
 
 use std::time::Duration;
@@ -261,7 +262,8 @@ mod tests {
     fn request_without_a_reply_is_not_sent_over_another_connection() {
         let stage = Stage::without_own();
         stage.proxy.heal();
-        let lost = stage.proxy.add(Fault::reply("", Action::Cut));
+        // Not any reply: the worker's own connection is being made meanwhile.
+        let lost = stage.proxy.add(Fault::request("INCR", Action::LoseReply));
         let failure = stage.count(Lane::Worker, Stage::deadline()).unwrap_err();
         assert!(failure.is_unknown(), "{failure:?}");
         assert_eq!((lost.fired(), stage.counted()), (1, 1));

@@ -181,6 +181,12 @@ impl RawConnection {
         }
     }
 
+    /// Whether bytes have arrived, or the other end has closed the connection; or one of these comes
+    /// `within` this time.
+    pub(crate) fn is_readable(&self, within: Duration) -> bool {
+        self.stream.socket.is_readable(within)
+    }
+
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> Result<(), RedisError> {
         Ok(self.stream.socket.inner.set_read_timeout(timeout)?)
     }

@@ -115,6 +115,17 @@ impl Call {
         begin.into_iter().chain(self.cmd.args_iter().skip(2).map(bytes)).collect()
     }
 
+    /// The call as it is sent again to a server that did not know its script: with the source, unless
+    /// that is among `scripts`, whose sources are sent before.
+    pub(crate) fn again(&self, scripts: &mut Vec<&'static Script>) -> Option<Call> {
+        let script = self.script?;
+        if scripts.iter().any(|known| std::ptr::eq(*known, script)) {
+            return Some(self.clone());
+        }
+        scripts.push(script);
+        self.with_source()
+    }
+
     /// The same call with the script's source, for a server that does not know the digest.
     pub(crate) fn with_source(&self) -> Option<Call> {
         // `EVAL` also loads the script, so later calls find it by its digest.

@@ -67,6 +67,37 @@ impl Socket {
         (self.latest, self.has_read) = (BootClock.now().after(within), false);
     }
 
+    /// Whether a read would not wait: bytes have arrived, or the peer has closed the connection. Waits
+    /// for that for no longer than `within`, which may be zero.
+    pub(super) fn is_readable(&self, within: Duration) -> bool {
+        // Not by the socket's time-out. The system counts that in its ticks, so that a millisecond may
+        // become eight.
+        #[cfg(unix)]
+        {
+            use rustix::event::{PollFd, PollFlags, Timespec, poll};
+            let mut polled = [PollFd::new(&self.inner, PollFlags::IN)];
+            let Ok(within) = Timespec::try_from(within) else { return false };
+            // After an error, such as a signal, nothing is known, and nothing was seen.
+            poll(&mut polled, Some(&within)).is_ok_and(|ready| ready > 0)
+        }
+        #[cfg(not(unix))]
+        {
+            let peek = || {
+                self.inner.set_nonblocking(true)?;
+                let seen = self.inner.peek(&mut [0]);
+                self.inner.set_nonblocking(false)?;
+                seen
+            };
+            let is_quiet = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            let is_readable = || !peek().as_ref().is_err_and(is_quiet);
+            is_readable()
+                || !within.is_zero() && {
+                    crate::base::sync::sleep(within);
+                    is_readable()
+                }
+        }
+    }
+
     fn by_deadline(&mut self) -> io::Result<&mut TcpStream> {
         // Before each call, because a socket's time-out is for one system call. With 1 s for each,
         // a handshake whose bytes come one by one would never time out.

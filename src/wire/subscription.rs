@@ -48,6 +48,10 @@ const ASK_QUIET: Duration = Duration::from_secs(15);
 /// How long a reply may take.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
+/// A wait below this is not left to the socket's time-out, which the system rounds to its ticks: the
+/// waiters of a quorum spread over less than a millisecond, and would all come after those milliseconds.
+const FINE_WAIT: Duration = Duration::from_millis(10);
+
 /// What a subscription received.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -179,6 +183,12 @@ impl Subscription {
 
     /// Reads the next event, if it comes within `wait`.
     fn read(&mut self, wait: Duration) -> Result<Event, Failure> {
+        // A message that was read together with an earlier one is not seen here, and comes with the
+        // next call, a few milliseconds later.
+        if wait < FINE_WAIT && !self.inner.is_readable(wait) {
+            return Ok(Event::Nothing);
+        }
+        let wait = wait.max(FINE_WAIT);
         self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
         match self.inner.recv(wait) {
             Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),

@@ -111,12 +111,14 @@ impl Transport {
     pub(crate) fn exchange<T>(
         &self,
         deadline: Moment,
-        exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+        mut exchange: impl FnMut(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         fork_guard::check()?;
         // No place of the batcher is taken. A `WAIT` of seconds in one of its few places would hold
         // up all the short commands behind it.
-        self.pool.exchange(self.manager.now(), deadline, exchange)
+        Failure::retry_while(Failure::is_closed_before, || {
+            self.pool.exchange(self.manager.now(), deadline, &mut exchange)
+        })
     }
 
     /// Sends many commands as one pipeline.
@@ -140,8 +142,9 @@ impl Transport {
     }
 
     /// Closes all connections as they return to the pool: on one of them replies may belong to
-    /// other commands.
-    pub(crate) fn discard_connections(&self) {
+    /// other commands. Returns the server's address.
+    pub(crate) fn discard_connections(&self) -> String {
         self.manager.outdate_all();
+        self.manager.address()
     }
 }

@@ -178,7 +178,7 @@ mod tests {
     use crate::base::sync;
     use crate::base::testing::manual_clock::ManualClock;
     use crate::base::thread::Threads;
-    use crate::base::time::Clock;
+    use crate::base::time::{BootClock, Clock};
     use crate::wire::endpoint;
     use crate::wire::locator::FixedServer;
     use crate::wire::manager::Timeouts;
@@ -188,7 +188,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
 
     struct Stage {
-        _server: Server,
+        server: Server,
         proxy: Proxy,
         clock: Arc<ManualClock>,
         worker: Arc<WorkerConnection>,
@@ -205,7 +205,7 @@ mod tests {
             let manager = Manager::new(Arc::new(source), shared, Timeouts::both(SOON));
             let connector = connector(Threads::of_a_new_client()).unwrap();
             let worker = WorkerConnection::new(&Arc::new(manager), &settings, &connector);
-            let stage = Stage { _server: server, proxy, clock, worker };
+            let stage = Stage { server, proxy, clock, worker };
             stage.until(|stage| stage.worker.ready_or_request().is_some());
             stage.pass();
             stage
@@ -260,6 +260,22 @@ mod tests {
             stage.until(|stage| stage.proxy.connections() == 1);
             assert_eq!(stage.proxy.accepted(), 2);
         }
+    }
+
+    /// A time-out of the server or of a balancer: the renewal would fail, and warn, each time.
+    #[test]
+    fn connection_that_died_while_it_was_idle_is_not_used() {
+        let stage = Stage::new(PoolSettings::default());
+        redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .exec(&mut stage.server.connection())
+            .unwrap();
+        let begin = BootClock.now();
+        while stage.made_at().is_some() {
+            assert!(BootClock.now().since(begin) < SOON, "it is used");
+            sync::sleep(Duration::from_millis(1));
+        }
+        stage.until(|stage| stage.worker.ready_or_request().is_some());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Attempts to connect: how often, for how long, and who is told.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -283,4 +284,56 @@ fn connection_info_logs_in_and_selects_its_database() {
         assert!(error.is_denied(), "{error:?}");
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
+}
+
+/// How often a client connects in an outage of this length, which has waited before and may wait during it.
+fn connects_in_outage(waits: bool, span: Duration) -> u64 {
+    let server = tcp();
+    let proxy = Proxy::start(&server).unwrap();
+    let builder = LockClient::builder(proxy.url()).give_up_after(span * 10);
+    let client = builder.build().unwrap();
+    let (held, lock) =
+        (crate::common::open(&server).mutex("x").unwrap(), client.mutex("x").unwrap());
+    let guard = held.lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock.lock().map(drop));
+        until("it waits", || guard.waiters() == 1);
+        if !waits {
+            lock.cancel_waits();
+            until("it has ended", || waiting.is_finished());
+        }
+        // The proxy goes on accepting connections, and ends each when it finds nobody behind it.
+        let before = proxy.accepted();
+        server.kill();
+        thread::sleep(span);
+        let count = proxy.accepted() - before;
+        lock.cancel_waits();
+        count
+    })
+}
+
+#[test]
+fn client_connects_less_often_the_longer_an_outage_lasts() {
+    let span = ms(12_000);
+    let [idle, waiting] = thread::scope(|scope| {
+        [false, true]
+            .map(|waits| scope.spawn(move || connects_in_outage(waits, span)))
+            .map(|thread| thread.join().unwrap())
+    });
+    // Ten and more a second at first, as for a restart; then one every few seconds.
+    assert!(idle <= 50 && waiting <= 110, "idle {idle}, waiting {waiting}");
+}
+
+/// The long round.
+#[test]
+#[ignore = "takes a minute"]
+fn connects_in_an_outage_of_a_minute() {
+    thread::scope(|scope| {
+        for waits in [false, true] {
+            scope.spawn(move || {
+                let count = connects_in_outage(waits, ms(60_000));
+                writeln!(std::io::stderr(), "waits: {waits}, {count} connects in 60 s").unwrap();
+            });
+        }
+    });
 }

@@ -198,3 +198,35 @@ fn philosophers_dine_for_long() {
         dinner(&server, 20_000 / 15 + 1, forks, Duration::from_secs(1_800));
     }
 }
+
+/// How many bytes the server has received.
+fn received(server: &Server) -> u64 {
+    let info: String = ask(server, &["INFO", "stats"]);
+    let line = info.lines().find_map(|line| line.strip_prefix("total_net_input_bytes:"));
+    line.expect("a count").trim().parse().expect("a number")
+}
+
+/// After a restart, or a `SCRIPT FLUSH`, no script is known.
+#[test]
+fn many_locks_bring_a_forgotten_script_along_once() {
+    let server = server();
+    let client = LockClient::builder(server.url()).announce(false).build().unwrap();
+    let names = names(10_000);
+    let bytes = || {
+        let before = received(&server);
+        let guard = lock_all(&client, &names);
+        let taken = received(&server);
+        guard.release().unwrap();
+        (taken - before, received(&server) - taken)
+    };
+    bytes();
+    let warm = bytes();
+    ask::<()>(&server, &["SCRIPT", "FLUSH"]);
+    let cold = bytes();
+    writeln!(
+        io::stderr(),
+        "bytes of a lock_all and its release: {warm:?}, without scripts {cold:?}"
+    )
+    .unwrap();
+    assert!(cold.0 <= warm.0 * 2 && cold.1 <= warm.1 * 2, "{warm:?} {cold:?}");
+}

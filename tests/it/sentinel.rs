@@ -229,6 +229,26 @@ fn silent_sentinel_is_not_waited_for_again() {
     assert!(proxy.accepted() <= asked + 2, "{} after {asked}", proxy.accepted());
 }
 
+/// It asks twice a second for as long as it lives.
+#[test]
+fn idle_client_keeps_its_connections_to_sentinels() {
+    let topology = Topology::start(1);
+    let proxies: Vec<Proxy> = topology
+        .sentinels
+        .iter()
+        .map(|sentinel| Proxy::to_addr(sentinel.addr()).unwrap())
+        .collect();
+    let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+    let client = LockClient::builder("redis://mymaster").sentinels(urls).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    let accepted = || proxies.iter().map(Proxy::accepted).sum::<u64>();
+    // Its subscription, and one for each of them.
+    until("all are asked", || accepted() >= 4);
+    let before = accepted();
+    thread::sleep(ms(4_000));
+    assert_eq!(accepted(), before, "it asked eight times in between");
+}
+
 /// Nobody who waits helps against these: they are told at once, and for what they are.
 #[test]
 fn refusal_by_all_sentinels_is_reported_without_password() {

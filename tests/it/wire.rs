@@ -12,7 +12,7 @@ use crate::common::{
 };
 use leasehold::{Error, LockClient, LockClientBuilder, LockOptions, Release, Wait};
 use leasehold_support::lag::Spent as _;
-use leasehold_support::{Proxy, Server};
+use leasehold_support::{Action, Fault, Proxy, Server};
 
 fn tcp() -> Server {
     Server::builder().tcp().start().expect("a server")
@@ -459,30 +459,120 @@ fn first_lock_works_after_all_connections_were_killed() {
     assert!(lock.try_lock_for(SOON).unwrap().is_some());
 }
 
-/// "A command that met a dead one is safely repeated": all of these may be.
+/// A call, and how it is made.
+type CallOfAll = (&'static str, Box<dyn FnOnce() -> Result<(), Error>>);
+
+/// Each call of a client, with a client of its own.
+fn all_calls(server: &Server) -> Vec<CallOfAll> {
+    // Over TCP: a write to a socket on this machine whose other end is closed fails at once.
+    let client = || LockClient::open(server.tcp_url()).unwrap();
+    let options = fixed(60_000);
+    let call = |name, call: Box<dyn FnOnce() -> Result<(), Error>>| (name, call);
+    let set = |pipe: &mut redis::Pipeline| _ = pipe.cmd("SET").arg("applied").arg(1);
+
+    let held = |name: &str| client().mutex_with(name, options).unwrap().lock().unwrap();
+    let mutex = |name: &str| {
+        let lock = client().mutex_with(name, options).unwrap();
+        lock.is_locked().unwrap();
+        lock
+    };
+    let guards = ["a", "b", "c", "d", "e"].map(held);
+    let [checked, extended, released, dropped, applying] = guards;
+    let [locked, holder, inspected, forced, asked, taken] =
+        ["f", "g", "h", "i", "j", "k"].map(mutex);
+    let semaphore = client().semaphore_with("l", 2, options).unwrap();
+    let [permit, kept] = [(); 2].map(|()| semaphore.acquire().unwrap());
+    let other = client().semaphore_with("l", 2, options).unwrap();
+    other.available().unwrap();
+    let (resized, limited) = (other.clone(), other);
+    let shared = client().rw_lock_with("m", options).unwrap();
+    let written = shared.write().unwrap();
+    let upgradable = client().rw_lock_with("n", options).unwrap().upgradable_read().unwrap();
+    let [listing, naming, asking, several] = [(); 4].map(|()| client());
+    several.lock_all([&several.mutex("o").unwrap()]).unwrap().release().unwrap();
+    assert!(listing.locks("*").unwrap().all(|lock| lock.is_ok()));
+    naming.locks_named("a").unwrap();
+    asking.query("a", redis::cmd("PING").arg("x")).unwrap();
+    let job = client().once_with("p", leasehold::Period::every(SOON), options).unwrap();
+    job.last_run().unwrap();
+    let forgotten = client().once_with("q", leasehold::Period::every(SOON), options).unwrap();
+    forgotten.last_run().unwrap();
+
+    vec![
+        call("check", Box::new(move || checked.check())),
+        call("extend", Box::new(move || extended.extend(ms(60_000)))),
+        call("release", Box::new(move || released.release())),
+        call("transaction", Box::new(move || applying.transaction(set).map(drop))),
+        call("transaction of a permit", Box::new(move || permit.transaction(set).map(drop))),
+        call("is_locked", Box::new(move || locked.is_locked().map(drop))),
+        call("holder", Box::new(move || holder.holder().map(drop))),
+        call("inspect", Box::new(move || inspected.inspect().map(drop))),
+        call("force_release", Box::new(move || forced.force_release().map(drop))),
+        call("request_release", Box::new(move || asked.request_release().map(drop))),
+        call("try_lock", Box::new(move || taken.try_lock().map(drop))),
+        call("resize", Box::new(move || resized.resize(3))),
+        call("limit", Box::new(move || limited.limit().map(drop))),
+        call("downgrade", Box::new(move || leasehold::WriteGuard::downgrade(written).map(drop))),
+        call(
+            "upgrade",
+            Box::new(move || leasehold::UpgradableReadGuard::upgrade(upgradable).map(drop)),
+        ),
+        call("locks", Box::new(move || listing.locks("*")?.try_for_each(|lock| lock.map(drop)))),
+        call("locks_named", Box::new(move || naming.locks_named("a").map(drop))),
+        call("query", Box::new(move || asking.query("a", redis::cmd("PING").arg("x")).map(drop))),
+        call(
+            "lock_all",
+            Box::new(move || {
+                let locks = ["o", "r"].map(|name| several.mutex(name).unwrap());
+                several.lock_all(&locks)?.release()
+            }),
+        ),
+        call("last_run", Box::new(move || job.last_run().map(drop))),
+        call("forget", Box::new(move || forgotten.forget().map(drop))),
+        call(
+            "drop",
+            Box::new(move || {
+                drop((dropped, kept));
+                Ok(())
+            }),
+        ),
+    ]
+}
+
+/// As behind a balancer that ends idle connections: nothing was sent on one that died while it was idle, so no call is
+/// in doubt, and none fails.
 #[test]
 fn every_call_works_after_all_connections_were_killed() {
-    let server = server();
+    let server = tcp();
     warm(&server);
-    let client = open(&server);
-    let lock = client.mutex_with("x", fixed(20_000)).unwrap();
-    let guard = lock.lock().unwrap();
-    let killed = || ask::<()>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    let mut failed = Vec::new();
-    let mut note = |call: &str, outcome: Result<(), Error>| {
-        failed.extend(outcome.err().map(|error| format!("{call}: {error}")));
-    };
-    killed();
-    note("is_locked", lock.is_locked().map(drop));
-    killed();
-    note("holder", lock.holder().map(drop));
-    killed();
-    note("check", guard.check());
-    killed();
-    note("extend", guard.extend(ms(20_000)));
-    killed();
-    note("force_release", client.mutex("other").unwrap().force_release().map(drop));
+    let calls = all_calls(&server);
+    ask::<()>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    until("they are gone", || {
+        ask::<String>(&server, &["CLIENT", "LIST", "TYPE", "normal"]).lines().count() == 1
+    });
+    // After a second a connection counts as idle, and is looked at.
+    thread::sleep(ms(1_050));
+    let failed: Vec<String> = calls
+        .into_iter()
+        .filter_map(|(name, call)| Some(format!("{name}: {}", call().err()?)))
+        .collect();
     assert!(failed.is_empty(), "{failed:#?}");
+    until("the guards are gone", || !exists(&server, "d"));
+}
+
+/// Only `WATCH` was sent, so the transaction itself is not in doubt, and is made on another connection.
+#[test]
+fn transaction_is_repeated_where_its_watch_had_no_reply() {
+    let (server, proxy) = behind_proxy();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let guard = client.mutex_with("x", fixed(20_000)).unwrap().lock().unwrap();
+    let cut = proxy.add(Fault::request("WATCH", Action::LoseReply));
+    guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("applied")).unwrap();
+    assert_eq!((cut.fired(), ask::<u64>(&server, &["GET", "applied"])), (1, 1));
+    // After `MULTI` it may have been applied.
+    let cut = proxy.add(Fault::request("MULTI", Action::LoseReply));
+    let error = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("applied")).unwrap_err();
+    assert!(error.is_unknown_outcome() && cut.fired() == 1, "{error:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::client::LockClient;
 use crate::client::setter::setters;
-use crate::client::settings::Settings;
+use crate::client::settings::{GIVE_UP_AFTER_FAIL_OVER, Settings};
 use crate::protocol::Protocol;
 use crate::protocol::script_protocol::ScriptProtocol;
 #[cfg(any(test, feature = "testing"))]
@@ -147,6 +147,7 @@ impl LockClientBuilder {
         open: r#"LockClient::builder("redis://127.0.0.1:6379")"#,
         open_tls: r#"LockClient::builder("rediss://redis.example:6380")"#,
         outage: "an outage of Redis",
+        ridden_out: "10 s, and 60 s with sentinels or a cluster, which need such a time to replace a server",
         connects: "cannot connect or may not run scripts",
         needs_tls: "a `rediss://` URL, of the client or of a sentinel",
         skew: "500 ms with [sentinels](Self::sentinels) or in a [cluster](Self::cluster), zero with one server",
@@ -287,9 +288,12 @@ impl LockClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn build(self) -> Result<LockClient> {
+    pub fn build(mut self) -> Result<LockClient> {
         // The settings first: a wrong one is reported before any I/O, and also in a fork.
         let info = self.check()?;
+        if self.sentinels.is_some() || self.cluster.is_some() {
+            self.settings.give_up_after.get_or_insert(GIVE_UP_AFTER_FAIL_OVER);
+        }
         fork_guard::check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let identity = self.settings.identity();

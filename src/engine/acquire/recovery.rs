@@ -13,6 +13,20 @@ use crate::wire::failure::{Failure, NotSentReason};
 const MAYBE_TAKEN: &str = "this client may have taken the lock, and then releases it, or it ends with its \
      lease; do not go on as if you had it; trying again is safe";
 
+/// An outage is no restart any more after this.
+const LONG_OUTAGE: Duration = Duration::from_secs(2);
+/// The longest pause before a request in an outage.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The least pause in an outage that has lasted for so long. It grows with the outage: thousands of waiters would
+/// otherwise keep down what tries to start.
+fn pause_in_outage(lasted: Duration) -> Duration {
+    if lasted < LONG_OUTAGE {
+        return Duration::ZERO;
+    }
+    (lasted / 4).min(LONGEST_PAUSE).mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
 impl AcquireLoop<'_> {
     /// Decides what follows from a failed request. It had this deadline, and so much time.
     pub(super) fn recover(
@@ -112,7 +126,8 @@ impl AcquireLoop<'_> {
         match self.time_left() {
             // With backoff, or all clients would connect in step when the server comes back.
             Some(left) if now < give_up => {
-                NextAction::Again(self.backoff.next().min(left).min(give_up.since(now)))
+                let pause = self.backoff.next().max(pause_in_outage(now.since(since)));
+                NextAction::Again(pause.min(left).min(give_up.since(now)))
             }
             _ => {
                 // The caller's time ended first: it gets the error, and the threads behind it go on.

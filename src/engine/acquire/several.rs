@@ -31,7 +31,7 @@ use crate::engine::durability::confirm;
 use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::long_wait::LongWait;
-use crate::engine::release::release_all;
+use crate::engine::release::{MOST_AT_ONCE, release_all};
 use crate::engine::slot::{Admission, Attempt, Slot, WaitLimit};
 use crate::protocol::reply::{AcquireOutcome, AcquireReply};
 use crate::protocol::request::AcquireMode;
@@ -196,13 +196,27 @@ fn enter<'a>(
     Ok(Some(entered))
 }
 
-/// Tries all of them in one pipeline.
+/// Tries all of them, as many at a time as get their replies well within a time-out. Ends with the first that is
+/// refused: what comes behind it would be given back.
 fn ask(entered: &mut [Entered<'_>]) {
+    for chunk in entered.chunks_mut(MOST_AT_ONCE) {
+        ask_chunk(chunk);
+        let is_open = |entered: &Entered<'_>| match entered {
+            Entered::Acquires(tried) => !tried.is_granted(),
+            Entered::Holds(_) => false,
+        };
+        if chunk.iter().any(is_open) {
+            return;
+        }
+    }
+}
+
+/// Tries all of these in one pipeline.
+fn ask_chunk(entered: &mut [Entered<'_>]) {
     // Twice, for those whose connection had died.
     for _ in 0..2 {
         let mut tries: Vec<_> = entered.iter_mut().filter_map(Entered::open).collect();
-        let sendings: Vec<_> =
-            tries.iter_mut().map(|tried| tried.acquirer.prepare(AcquireMode::Try)).collect();
+        let sendings: Vec<_> = tries.iter_mut().map(|tried| tried.prepare()).collect();
         let Some(first) = sendings.first() else { return };
         let requests = tries.iter().zip(&sendings).filter_map(|(tried, sending)| {
             Some((&**tried.acquirer.slot.target(), tried.acquirer.request(sending)?))
@@ -236,6 +250,18 @@ impl<'a> Entered<'a> {
 }
 
 impl Try<'_> {
+    /// Begins its request.
+    fn prepare(&mut self) -> Sending {
+        let it = &mut self.acquirer;
+        // Each pipeline has a whole time-out, whatever those before it took.
+        it.last_deadline = it.last_deadline.max(last_deadline(it.context, it.wait_limit));
+        it.prepare(AcquireMode::Try)
+    }
+
+    fn is_granted(&self) -> bool {
+        self.reply.as_ref().is_some_and(|(reply, _)| reply.is_granted())
+    }
+
     /// Notes the reply. It stays open if the connection had died and it is to be sent again.
     fn note(&mut self, acquired: AcquireOutcome, sending: Sending) {
         let it = &mut self.acquirer;

@@ -22,10 +22,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the channels are swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
-const MAX_RETRY_PAUSE: Duration = Duration::from_millis(500);
-/// The same while no server is listened to. A replica keeps the longer pause, because many clients may
-/// wait for one fail-over.
+/// Nobody may wait, and the server may be down for days.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// The same at the beginning of an outage, while no server is listened to, and where the server is a replica: many
+/// clients may wait for one fail-over.
 const MAX_RETRY_PAUSE_UNHEARD: Duration = Duration::from_millis(100);
+const MAX_RETRY_PAUSE_AT_REPLICA: Duration = Duration::from_millis(500);
+/// When the outage has lasted for this long, pauses grow to the longest.
+const LONG_OUTAGE: Duration = Duration::from_secs(2);
 
 impl Shared {
     /// Starts a thread for each new server, and ends those of servers that are gone.
@@ -172,9 +176,9 @@ impl ServerThread {
     }
 
     fn run(&self) {
-        let mut pauses = RetryBackoff::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
+        let mut outage = Outage::new();
         while self.is_wanted() {
-            let round = || self.listen_and_rest(&mut pauses);
+            let round = || self.listen_and_rest(&mut outage);
             // The slots and `on_wake` run on this thread. A panic ends the connection, as if it had
             // failed, and the waiters ask again when it is back.
             if catch_panic("the listener, which starts again,", round).is_none() {
@@ -192,13 +196,17 @@ impl ServerThread {
         !self.shared.closed.load(Ordering::Acquire) && state.server(self.number).is_some()
     }
 
-    fn listen_and_rest(&self, pauses: &mut RetryBackoff) {
+    fn listen_and_rest(&self, outage: &mut Outage) {
         // Both before the attempt to listen: a caller that connects, or asks to try again, after the
         // refusal may have found that this user has the right by now, and must not count as one that came
         // before.
         let refusal =
             ConnectRefusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
-        let retries = self.shared.state.lock().retries;
+        let made = self.publisher.connections_made();
+        let (retries, asked) = {
+            let state = self.shared.state.lock();
+            (state.retries, state.asked)
+        };
 
         let mut delayed = Delayed::default();
         let outcome = self.listen(&mut delayed);
@@ -209,19 +217,43 @@ impl ServerThread {
         let (was_listening, is_listening) = self.shared.lose(self.number, failure.clone());
         log!(debug, "cannot listen to {}: {failure}", self.publisher.address());
         // The connection was good for a time, so this is not the next failure in a row.
+        let now = self.shared.clock.now();
         if was_listening {
-            pauses.reset();
+            outage.begin(now);
         }
         // A connection often fails because the servers have changed. This thread may be the only one left
         // to see that.
         self.shared.update_servers();
 
-        let rest = pauses.next();
         // Until a server is listened to, grants come as late as heartbeats.
-        let is_urgent = !is_listening && !failure.is_not_a_master();
-        sync::sleep(if is_urgent { rest.min(MAX_RETRY_PAUSE_UNHEARD) } else { rest });
+        let most = match (is_listening, failure.is_not_a_master()) {
+            (_, true) => MAX_RETRY_PAUSE_AT_REPLICA,
+            (false, false) if outage.lasted(now) < LONG_OUTAGE => MAX_RETRY_PAUSE_UNHEARD,
+            _ => MAX_RETRY_PAUSE,
+        };
+        self.rest(outage.pauses.next().min(most), made, asked);
         if !failure.is_transient() {
             self.rest_while_refused(refusal, retries);
+        }
+    }
+
+    /// Rests for this long after a failure, and no longer once a caller is connected, or a waiter needs the listener: its
+    /// request has just had a reply. Then the server is back.
+    fn rest(&self, span: Duration, made: u64, asked: u64) {
+        let least = span.min(MAX_RETRY_PAUSE_UNHEARD);
+        sync::sleep(least);
+        let end = self.shared.clock.now().after(span - least);
+        let mut state = self.shared.state.lock();
+        while state.asked == asked
+            && self.publisher.connections_made() == made
+            && self.is_wanted_in(&mut state)
+        {
+            let left = end.since(self.shared.clock.now());
+            if left.is_zero() {
+                break;
+            }
+            // In intervals, because the end of the client wakes nobody whom it finds outside of a wait.
+            self.shared.changed.wait_for(&mut state, left.min(POLL_INTERVAL));
         }
     }
 
@@ -453,6 +485,29 @@ impl ServerThread {
     }
 }
 
+/// The time since a server was last listened to.
+struct Outage {
+    since: Option<Moment>,
+    pauses: RetryBackoff,
+}
+
+impl Outage {
+    fn new() -> Outage {
+        let pauses = RetryBackoff::between(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
+        Outage { since: None, pauses }
+    }
+
+    /// The connection was good until now.
+    fn begin(&mut self, now: Moment) {
+        self.since = Some(now);
+        self.pauses.reset();
+    }
+
+    fn lasted(&mut self, now: Moment) -> Duration {
+        now.since(*self.since.get_or_insert(now))
+    }
+}
+
 /// Why the waiters of a channel ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeReason {
@@ -479,8 +534,7 @@ impl Delayed {
     /// How long until the first of them.
     pub(super) fn next(&self, now: Moment) -> Duration {
         let due = self.0.iter().map(|(due, ..)| *due).min().unwrap_or(Moment::FAR);
-        // A socket does not accept a time-out of zero.
-        due.since(now).max(Duration::from_millis(1))
+        due.since(now)
     }
 
     /// Removes and returns those that are due.

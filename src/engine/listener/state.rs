@@ -33,6 +33,8 @@ pub(super) struct State {
     /// Why this user may not listen, if that is so; and how often a waiter asked to try again.
     pub(super) refused: Option<Failure>,
     pub(super) retries: u64,
+    /// How often a waiter has found that the client does not listen.
+    pub(super) asked: u64,
     pub(super) channels: HashMap<Vec<u8>, Channel>,
     /// Grows with every wish for a channel and with every wish that ends, so that a thread sees by one
     /// number whether there is anything to do.

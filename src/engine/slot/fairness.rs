@@ -48,6 +48,9 @@ pub(crate) struct ListenerCount {
     pub(crate) listeners: u32,
     /// Whether this client listened before the release was sent.
     pub(crate) listens: bool,
+    /// Whether a message of this release comes to this client, if it listens. The listener of a quorum
+    /// drops it.
+    pub(crate) hears_own: bool,
     /// How long the release took.
     pub(crate) round_trip: Duration,
 }
@@ -99,11 +102,12 @@ impl Fairness {
 
     /// Redis has replied to the release.
     pub(super) fn released(&mut self, listener_count: ListenerCount, now: Moment) {
-        let ListenerCount { listeners, listens, round_trip } = listener_count;
+        let ListenerCount { listeners, listens, hears_own, round_trip } = listener_count;
         // This client was counted too, if it had subscribed before the release was sent.
         let others = listeners > u32::from(listens);
         self.listens = listens;
-        self.own_releases_due = self.own_releases_due.saturating_add(u32::from(listens));
+        let is_due = listens && hears_own;
+        self.own_releases_due = self.own_releases_due.saturating_add(u32::from(is_due));
         if !others {
             return;
         }

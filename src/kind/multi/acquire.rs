@@ -8,6 +8,11 @@ use crate::engine::slot::WaitLimit;
 use crate::kind::multi::guard::MultiGuard;
 use crate::kind::multi::part::{Part, PartGuard, give_back};
 
+/// The most locks of one call.
+const MOST_PARTS: usize = 10_000;
+/// An error lists this many of the locks that were given back.
+const MOST_LISTED: usize = 10;
+
 /// Acquires all parts, which are locks of the client with this context. Waits until `deadline`; with none it makes
 /// one attempt.
 pub(crate) fn acquire_all(
@@ -74,6 +79,10 @@ fn in_order(mut parts: Vec<Part>, context: &Context) -> Result<Vec<Part>> {
         let expected = "at least one lock, or nothing is protected";
         return Err(Error::config("parts", "there are none", expected));
     }
+    if parts.len() > MOST_PARTS {
+        let expected = "at most 10,000 locks; one lock for all of them may do";
+        return Err(Error::config("parts", format_args!("there are {}", parts.len()), expected));
+    }
     if let Some(other) = parts.iter().find(|part| !part.belongs_to(context)) {
         let expected = "locks of the client that is asked";
         let name = other.wanted().slot.target().name();
@@ -111,10 +120,19 @@ fn rolled_back(error: Error, acquired: Vec<PartGuard>) -> Error {
     }
     let error = match given.is_empty() {
         true => error,
-        false => error.with_consequence(&format!("given back: {}", given.join(", "))),
+        false => error.with_consequence(&format!("given back: {}", listed(&given, ", "))),
     };
     match failed.is_empty() {
         true => error,
-        false => error.with_consequence(&format!("not given back yet: {}", failed.join("; "))),
+        false => error.with_consequence(&format!("not given back yet: {}", listed(&failed, "; "))),
+    }
+}
+
+/// The first of these, and how many more there are.
+fn listed(all: &[String], between: &str) -> String {
+    let first = all[..all.len().min(MOST_LISTED)].join(between);
+    match all.len() - all.len().min(MOST_LISTED) {
+        0 => first,
+        more => format!("{first}{between}and {more} more"),
     }
 }

@@ -191,8 +191,8 @@ impl Backend for FaultyBackend {
         self.memory.scan(position, pattern, deadline)
     }
 
-    fn discard_connections(&self, key: &[u8]) {
-        Backend::discard_connections(&self.memory, key);
+    fn discard_connections(&self, key: &[u8]) -> String {
+        Backend::discard_connections(&self.memory, key)
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
@@ -254,7 +254,7 @@ impl LockServer for FaultyBackend {
         self.memory.reply_by(deadline)
     }
 
-    fn discard_connections(&self) {
-        LockServer::discard_connections(&self.memory);
+    fn discard_connections(&self) -> String {
+        LockServer::discard_connections(&self.memory)
     }
 }

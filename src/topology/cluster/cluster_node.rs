@@ -99,6 +99,12 @@ impl ClusterNode {
         self.node.lock().as_ref().map_or(0, |node| node.transport().connect_attempts())
     }
 
+    /// How many connections were made for callers so far.
+    pub(crate) fn connections_made(&self) -> u64 {
+        let made = |node: &Arc<Node>| node.transport().manager().attempts().counts().made;
+        self.node.lock().as_ref().map_or(0, made)
+    }
+
     /// The transport of its connections.
     pub(crate) fn transport(&self) -> Result<Arc<Transport>, Failure> {
         self.node().map(|node| Arc::clone(node.transport()))

@@ -90,6 +90,10 @@ impl Publisher for MasterPublisher {
         self.member.as_ref().map_or(0, |member| member.connect_attempts())
     }
 
+    fn connections_made(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.connections_made())
+    }
+
     fn subscribe(&self, channel: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
         match &self.member {
             Some(member) => Ok(Box::new(self.directory.subscribe(member, channel)?)),

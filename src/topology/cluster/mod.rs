@@ -135,10 +135,12 @@ impl Backend for Cluster {
         self.directory.nodes_of_callers().iter().for_each(|node| node.connect_worker());
     }
 
-    fn discard_connections(&self, key: &[u8]) {
-        if let Some(member) = self.directory.known_master(hash_slot(key)) {
-            member.discard_connections();
-        }
+    fn discard_connections(&self, key: &[u8]) -> String {
+        let Some(member) = self.directory.known_master(hash_slot(key)) else {
+            return "a node of the cluster".to_owned();
+        };
+        member.discard_connections();
+        member.address().to_string()
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {

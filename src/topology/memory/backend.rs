@@ -102,7 +102,9 @@ impl Backend for MemoryBackend {
     }
 
     /// Does nothing: replies here cannot be out of step.
-    fn discard_connections(&self, _key: &[u8]) {}
+    fn discard_connections(&self, _key: &[u8]) -> String {
+        "a server in memory".to_owned()
+    }
 
     fn publishers(&self) -> Arc<dyn Publishers> {
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
@@ -172,7 +174,9 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
         deadline
     }
 
-    fn discard_connections(&self) {}
+    fn discard_connections(&self) -> String {
+        "a server in memory".to_owned()
+    }
 }
 
 /// The server as a client's listener sees it.

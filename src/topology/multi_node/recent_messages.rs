@@ -44,6 +44,12 @@ impl RecentMessages {
         // must not be dropped for longer than two windows.
         !recent.before.contains(payload) && recent.current.insert(payload.to_vec())
     }
+
+    /// Whether this message has arrived lately: within the last two windows at most.
+    pub(crate) fn has(&self, payload: &[u8], now: Moment) -> bool {
+        let recent = &*self.0.lock();
+        now < recent.over && (recent.current.contains(payload) || recent.before.contains(payload))
+    }
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) struct QuorumPublishers {
     pub(super) round_time: Arc<RoundTime>,
     /// The client's id, which is a part of all its owner's values.
     pub(super) client: Vec<u8>,
-    pub(super) recent_messages: RecentMessages,
+    pub(super) released: Arc<RecentMessages>,
 }
 
 impl Publishers for QuorumPublishers {
@@ -77,7 +77,7 @@ impl Publishers for QuorumPublishers {
         // Waiters of this process learn of its own releases directly. A message would wake them a
         // second time, and they would ask again for nothing.
         let ours = payload.windows(self.client.len()).any(|part| part == self.client);
-        !ours && self.recent_messages.is_first(payload, self.clock.now())
+        !ours && self.released.is_first(payload, self.clock.now())
     }
 
     fn pause(&self) -> Duration {

@@ -101,7 +101,6 @@ use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
 use crate::protocol::{Protocol, wake_message};
-use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
 use crate::topology::quorum::listener::QuorumPublishers;
 use crate::topology::quorum::servers::{first_replies, invalid_setting};
@@ -203,7 +202,7 @@ impl Protocol for Quorum {
         let ReleaseRequest { owner, ttl, last_token, kind: _ } = *request;
         let calls = [target.release(owner, ttl, last_token)];
         let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
-        Ok(self.tally(&node_replies, 0, owner, TallyKind::Release)?.ownership.into())
+        self.tally(&node_replies, 0, owner, TallyKind::Release).map(Released::from)
     }
 
     fn extend(
@@ -220,7 +219,7 @@ impl Protocol for Quorum {
         // no reply arrives. A claim that is swept too early would leave its vote behind.
         self.claims.lengthen(owner, deadline.after(ttl));
         let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
-        self.tally(&node_replies, 0, owner, TallyKind::Renew)
+        self.tally(&node_replies, 0, owner, TallyKind::Renew).map(OwnershipReply::from)
     }
 
     fn keep_worker_connections(&self, until: Moment) -> bool {
@@ -253,9 +252,9 @@ impl Protocol for Quorum {
             .enumerate()
             .map(|(number, request)| match request.command {
                 // No lock of a quorum has weights.
-                LeaseCommand::Renew { .. } | LeaseCommand::Change { .. } => {
-                    self.tally(&node_replies, number, request.owner, TallyKind::Renew)
-                }
+                LeaseCommand::Renew { .. } | LeaseCommand::Change { .. } => self
+                    .tally(&node_replies, number, request.owner, TallyKind::Renew)
+                    .map(Into::into),
                 LeaseCommand::Release { .. } => {
                     let told = self.tally(&node_replies, number, request.owner, TallyKind::Release);
                     // A background release must go on until *every* server has confirmed it. A
@@ -266,7 +265,7 @@ impl Protocol for Quorum {
                     }
                     // No vote remains, so the work is done, even where too few servers confirm that
                     // the owner ever had the lock. An error here would repeat the release forever.
-                    told.or(Ok(OwnershipReply {
+                    told.map(Into::into).or(Ok(OwnershipReply {
                         ownership: Ownership::Gone,
                         sent: self.clock.now(),
                         waiters: None,
@@ -375,7 +374,7 @@ impl Protocol for Quorum {
             clock: Arc::clone(&self.clock),
             round_time: Arc::clone(&self.round_time),
             client: self.identity.id().to_string().into_bytes(),
-            recent_messages: RecentMessages::default(),
+            released: Arc::clone(&self.released),
         })
     }
 

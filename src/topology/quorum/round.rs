@@ -109,9 +109,29 @@ impl Quorum {
             if votes + round.unanswered < need {
                 return Ok(AcquireReply::Split(self.round_time.get()));
             }
+            // The same where the holder's release was announced: the message of the first server
+            // came before the others had run that release. No second message comes, and the waiter
+            // would miss its turn.
+            if self.released.has(&holder.owner, self.clock.now()) {
+                return Ok(AcquireReply::Split(self.round_time.get()));
+            }
             let (holder, missing) = (holder.clone(), need - round.counted);
             let ttl = free_after(&mut round.holders, missing);
             return Ok(AcquireReply::Busy(Busy { ttl, holder, ahead: 0, hands_over: false }));
+        }
+        // A server with two names votes once, and refuses the second proposal as outbid by the first. To
+        // wait would not help, and nobody else is in the way.
+        if round.holders.is_empty()
+            && let Some((one, other)) = twins(&round.node_replies)
+        {
+            let [one, other] = [one, other].map(|number| self.nodes[number].address());
+            return Err(invalid_setting(
+                "urls",
+                format!(
+                    "{one} and {other} are one server, and without its second vote there is no majority"
+                ),
+                "each server once",
+            ));
         }
         // Enough servers are well, but other attempts were faster in each round. That is contention
         // and not an outage, although no reply names a holder with a majority.
@@ -217,7 +237,8 @@ impl Quorum {
                     let clock = self.nodes[node].server_clock();
                     clock.note(reply.epoch, micros, reply.sent, reply.received);
                     round.unanswered -= 1;
-                    let counts = voters.counts(node_reply.server_run, reply);
+                    // Only an acceptance uses up the vote of a server that has two names.
+                    let may_vote = voters.may_vote(node_reply.server_run, reply);
                     match vote {
                         Vote::Accepted => {
                             // Also where the vote does not count, as in a quarantine: the server
@@ -227,7 +248,7 @@ impl Quorum {
                             // server accepts a token only once, so the other one can do nothing any
                             // more.
                             over |= bit;
-                            if counts {
+                            if voters.counts(node_reply.server_run, reply) {
                                 round.counted += 1;
                                 let ahead = Duration::from_micros(reserved.saturating_sub(micros));
                                 let ahead = ahead + drift_allowance(ahead);
@@ -237,9 +258,9 @@ impl Quorum {
                         // Counted in quarantine too: the server may have forgotten votes, but this
                         // one it has.
                         Vote::Busy(holder) => round.holders.push(holder),
-                        Vote::Late => round.again += usize::from(counts),
+                        Vote::Late => round.again += usize::from(may_vote),
                         Vote::Low(last) => {
-                            round.again += usize::from(counts);
+                            round.again += usize::from(may_vote);
                             round.floor = round.floor.max(last);
                         }
                     }
@@ -281,4 +302,14 @@ impl Quorum {
             self.claims.released(request.owner, 1 << node, reply.sent);
         }
     }
+}
+
+/// Two places in the list of servers that led to one run of one server.
+fn twins(node_replies: &[Option<NodeReply>]) -> Option<(usize, usize)> {
+    let run_at = |number: usize| {
+        let reply: Option<&NodeReply> = node_replies.get(number).and_then(Option::as_ref);
+        reply.and_then(|reply| reply.server_run).map(|it| it.run).filter(|&run| run != 0)
+    };
+    let pairs = (0..node_replies.len()).flat_map(|other| (0..other).map(move |one| (one, other)));
+    pairs.into_iter().find(|&(one, other)| run_at(one).is_some() && run_at(one) == run_at(other))
 }

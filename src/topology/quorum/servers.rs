@@ -7,6 +7,7 @@ use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::{Clock, Moment};
 use crate::topology::multi_node::node::Node;
+use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
 use crate::topology::quorum::claims::Claims;
 use crate::topology::quorum::listener::RoundTime;
@@ -35,6 +36,8 @@ pub(crate) struct Quorum {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) claims: Claims,
     pub(super) round_time: Arc<RoundTime>,
+    /// The owners whose releases other clients' servers have announced.
+    pub(super) released: Arc<RecentMessages>,
 }
 
 impl Quorum {
@@ -51,6 +54,7 @@ impl Quorum {
             clock,
             claims: Claims::default(),
             round_time: Arc::new(RoundTime::new()),
+            released: Arc::default(),
         }
     }
 
@@ -94,12 +98,12 @@ impl Quorum {
     /// every later reply on its connection. Which connection that was is no longer known here, so
     /// all connections to that server are given up.
     pub(super) fn read<T>(&self, node: usize, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        if let Err(failure) = &outcome
-            && failure.is_unknown()
-        {
-            self.nodes[node].transport().discard_connections();
-        }
-        outcome
+        outcome.map_err(|failure| {
+            if !failure.is_unknown() {
+                return failure;
+            }
+            failure.unreadable_at(&self.nodes[node].transport().discard_connections())
+        })
     }
 
     pub(super) fn check_lease(&self, field: &'static str, ttl: Duration) -> Result<(), Failure> {

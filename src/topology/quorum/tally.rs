@@ -4,11 +4,11 @@ use redis::RedisError;
 
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::protocol::reply::ownership;
-use crate::protocol::reply::{Ownership, OwnershipReply};
+use crate::protocol::reply::{Ownership, OwnershipReply, Released, ownership, released};
 use crate::topology::multi_node::scatter::NodeReply;
 use crate::topology::quorum::servers::Quorum;
 use crate::topology::quorum::vote::Tally;
+use crate::wire::Value;
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
@@ -19,13 +19,47 @@ pub(super) enum TallyKind {
     Release,
 }
 
+/// What the replies about one owner show together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tallied {
+    pub(super) ownership: Ownership,
+    /// When the first request was sent.
+    pub(super) sent: Moment,
+    /// How many clients received the release from the server that counted most. A hint: a client
+    /// need not listen to all servers.
+    pub(super) listeners: u32,
+}
+
+impl From<Tallied> for OwnershipReply {
+    fn from(tallied: Tallied) -> OwnershipReply {
+        let Tallied { ownership, sent, listeners: _ } = tallied;
+        OwnershipReply { ownership, sent, waiters: None }
+    }
+}
+
+impl From<Tallied> for Released {
+    fn from(tallied: Tallied) -> Released {
+        Released { ownership: tallied.ownership, listeners: tallied.listeners }
+    }
+}
+
+impl TallyKind {
+    /// Reads one server's reply.
+    fn read(self, value: &Value) -> Result<Released, Failure> {
+        match self {
+            TallyKind::Renew => ownership(value).map(Released::from),
+            TallyKind::Release => released(value),
+        }
+    }
+}
+
 /// The runs that have voted. A server with two addresses has one vote.
 #[derive(Debug, Default)]
 pub(super) struct Voters(Vec<u64>);
 
 impl Voters {
-    /// Whether the vote of a server counts.
-    pub(super) fn counts(&mut self, server_run: Option<ServerRun>, reply: &Reply) -> bool {
+    /// Whether a vote of this server would count.
+    pub(super) fn may_vote(&self, server_run: Option<ServerRun>, reply: &Reply) -> bool {
         let Some(ServerRun { run, counts_from }) = server_run else { return false };
         // Compared with the sending, not with now: the server ran the request at some moment after
         // it, and only the earliest of these is certain.
@@ -35,6 +69,15 @@ impl Voters {
         if run != 0 && self.0.contains(&run) {
             return false;
         }
+        true
+    }
+
+    /// Whether the vote of a server counts. It does so once.
+    pub(super) fn counts(&mut self, server_run: Option<ServerRun>, reply: &Reply) -> bool {
+        if !self.may_vote(server_run, reply) {
+            return false;
+        }
+        let Some(ServerRun { run, .. }) = server_run else { return false };
         // Run 0 is unknown. Two servers without a run id are taken for two, or no quorum of servers
         // that do not report one could ever agree.
         self.0.push(run);
@@ -75,7 +118,8 @@ impl Quorum {
         number: usize,
         owner: &[u8],
         kind: TallyKind,
-    ) -> Result<OwnershipReply, Failure> {
+    ) -> Result<Tallied, Failure> {
+        let mut listeners = 0;
         let mut tally = Tally::default();
         let mut voters = Voters::default();
         let mut first = Moment::FAR;
@@ -98,7 +142,10 @@ impl Quorum {
                 }
                 _ => continue,
             };
-            let Ok(mut ownership) = self.read(node, ownership(&reply.value)) else { continue };
+            let Ok(told) = self.read(node, kind.read(&reply.value)) else { continue };
+            let mut ownership = told.ownership;
+            // Not the sum: a client listens to several servers.
+            listeners = told.listeners.max(listeners);
             // The earliest sending of all: an extended lease is valid from there, as with a grant.
             first = first.min(reply.sent);
             if kind == TallyKind::Release {
@@ -118,7 +165,7 @@ impl Quorum {
             }
         }
         match tally.ownership(self.rules.need, self.nodes.len()) {
-            Some(ownership) => Ok(OwnershipReply { ownership, sent: first, waiters: None }),
+            Some(ownership) => Ok(Tallied { ownership, sent: first, listeners }),
             None => {
                 let unknown = is_open(node_replies, number) || has_run(node_replies, number);
                 Err(self.no_majority_on(node_replies, number, unknown))

@@ -7,6 +7,7 @@ use redis::{RedisError, Value};
 
 use crate::base::id::Identity;
 use crate::base::name::Name;
+use crate::base::option::ReleaseKind;
 use crate::base::share::Share;
 use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock, Moment};
@@ -15,7 +16,7 @@ use crate::protocol::Protocol as _;
 use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::lock_kind::LockKind as _;
 use crate::protocol::reply::{AcquireReply, Ownership};
-use crate::protocol::request::{AcquireMode, AcquireRequest};
+use crate::protocol::request::{AcquireMode, AcquireRequest, ReleaseRequest};
 use crate::protocol::target::Target;
 use crate::topology::multi_node::node::{Node, NodeSettings};
 use crate::topology::multi_node::scatter::NodeReply;
@@ -220,4 +221,68 @@ fn request_that_no_server_ran_is_not_sent() {
 
 fn is_oom(error: &RedisError) -> bool {
     error.code() == Some("OOM")
+}
+
+/// An attempt of the client, and its outcome.
+fn attempted(quorum: &Quorum, target: &Target) -> (Vec<u8>, Result<AcquireReply, Failure>) {
+    let number = quorum.identity.next_attempt();
+    let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false, Share::Whole);
+    let request = AcquireRequest {
+        owner: &owner,
+        ttl: LEASE,
+        share: Share::Whole,
+        mode: AcquireMode::Try,
+        dies_after: Duration::ZERO,
+    };
+    let outcome = quorum.acquire(target, &request, quorum.clock.now().after(TIMEOUT)).outcome;
+    (owner, outcome)
+}
+
+/// A client need not listen to all servers, and one that listens to several is one.
+#[test]
+fn release_returns_the_largest_count_of_listeners() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
+    let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
+    let quorum = quorum(urls.iter().map(String::as_str));
+    let target = Target::new(&QuorumKind, Name::new(b"", b"x").unwrap());
+    let channel = target.channel().unwrap();
+    let listen = |server: &Server| {
+        let mut connection = server.connection();
+        redis::cmd("SUBSCRIBE").arg(channel).exec(&mut connection).unwrap();
+        connection
+    };
+    let _listeners = [&servers[0], &servers[1], &servers[1]].map(listen);
+    // A server to which the client is not connected yet misses a round.
+    loop {
+        let (owner, outcome) = attempted(&quorum, &target);
+        assert!(matches!(outcome, Ok(AcquireReply::Granted(_))), "{outcome:?}");
+        let is_everywhere = quorum.claims.servers(&owner) == 0b111;
+        let request =
+            ReleaseRequest { owner: &owner, ttl: LEASE, last_token: None, kind: ReleaseKind::Lua };
+        let deadline = quorum.clock.now().after(TIMEOUT);
+        let released = quorum.release(&target, &request, deadline).unwrap();
+        assert_eq!(released.ownership, Ownership::Owned);
+        if is_everywhere {
+            assert_eq!(released.listeners, 2);
+            return;
+        }
+    }
+}
+
+/// The message of one server may come before another has run the release.
+#[test]
+fn announced_release_is_no_holder() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
+    let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
+    let quorum = quorum(urls.iter().map(String::as_str));
+    let target = Target::new(&QuorumKind, Name::new(b"", b"x").unwrap());
+    for server in &servers {
+        let mut set = redis::cmd("SET");
+        set.arg("x").arg("1-:other").arg("PX").arg(30_000).exec(&mut server.connection()).unwrap();
+    }
+    let (_, outcome) = attempted(&quorum, &target);
+    assert!(matches!(outcome, Ok(AcquireReply::Busy(_))), "{outcome:?}");
+    assert!(quorum.released.is_first(b"1-:other", quorum.clock.now()));
+    let (_, outcome) = attempted(&quorum, &target);
+    assert!(matches!(outcome, Ok(AcquireReply::Split(_))), "{outcome:?}");
 }

@@ -9,6 +9,7 @@
 //! Each is asked on a thread of its own, so that a silent one does not delay the others. A thread may outlive the
 //! question that it was started for, and still notes the outcome.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::RedisError;
@@ -21,6 +22,7 @@ use crate::topology::sentinel::finding::{Findings, Report};
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::error_context::{Limit, locate, no_thread, silence};
 use crate::wire::failure::is_denial;
+use crate::wire::raw_connection::RawConnection;
 use crate::wire::retry::REFUSED;
 
 /// For this long, a sentinel that was silent is asked last, and only if no other one reports the master.
@@ -46,6 +48,8 @@ pub(super) struct Panel {
     avoided: Mutex<Vec<Option<(Moment, AvoidReason)>>>,
     /// How many threads are asking each sentinel.
     asking: Vec<AtomicUsize>,
+    /// A connection to each sentinel, by address, while nobody uses it.
+    pub(super) kept: Mutex<HashMap<String, RawConnection>>,
 }
 
 /// Why a sentinel is asked last for a while.
@@ -79,7 +83,8 @@ impl Panel {
     ) -> Panel {
         let avoided = Mutex::new(vec![None; nodes.len()]);
         let asking = nodes.iter().map(|_| AtomicUsize::new(0)).collect();
-        Panel { nodes, master, template, clock, threads, avoided, asking }
+        let kept = Mutex::default();
+        Panel { nodes, master, template, clock, threads, avoided, asking, kept }
     }
 
     /// The order in which to ask the sentinels, beginning with `first`, and how many of them are not

@@ -22,16 +22,56 @@ impl Panel {
 
     fn query(&self, node: &Endpoint, left: Duration) -> Result<Report, RedisError> {
         let deadline = self.clock.now().after(left);
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("MASTER").arg(&self.master);
+        let (mut connection, fields) = self.query_kept(node, &command, deadline)?;
+        let report = self.report(&mut connection, fields, deadline);
+        // Whatever was read, each request has had its reply.
+        if !report.as_ref().is_err_and(RedisError::is_io_error) {
+            self.kept.lock().insert(endpoint::address(node), connection);
+        }
+        report
+    }
+
+    /// Sends a query over the connection that is kept to a sentinel, or over a new one: a client asks twice a second
+    /// for as long as it lives.
+    fn query_kept(
+        &self,
+        node: &Endpoint,
+        command: &redis::Cmd,
+        deadline: Moment,
+    ) -> Result<(RawConnection, SentinelFields), RedisError> {
+        // Taken out of the map, so that two threads never share one.
+        let kept = self.kept.lock().remove(&endpoint::address(node));
+        // A sentinel that was restarted has closed it.
+        if let Some(mut connection) = kept.filter(|kept| !kept.is_readable(Duration::ZERO)) {
+            self.limit(&connection, deadline)?;
+            match connection.query(command) {
+                Ok(fields) => return Ok((connection, fields)),
+                // It may have been closed just now.
+                Err(error) if error.is_io_error() && !error.is_timeout() => {}
+                Err(error) => return Err(error),
+            }
+        }
         let mut connection = self.connect(node, deadline)?;
-        let fields: SentinelFields =
-            connection.query(redis::cmd("SENTINEL").arg("MASTER").arg(&self.master))?;
+        let fields = connection.query(command)?;
+        Ok((connection, fields))
+    }
+
+    /// What a sentinel's fields report.
+    fn report(
+        &self,
+        connection: &mut RawConnection,
+        fields: SentinelFields,
+        deadline: Moment,
+    ) -> Result<Report, RedisError> {
         let odd = || RedisError::from((ErrorKind::Parse, "a sentinel's answer"));
         let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok());
         let epoch = epoch.ok_or_else(odd)?;
         // First of all: during a fail-over the sentinel still reports the old master, as down. The
         // promoted replica accepts locks seconds before the sentinel reports it.
         if has_flag(&fields, "failover_in_progress")
-            && let Some(address) = self.promoted(&mut connection, deadline)
+            && let Some(address) = self.promoted(connection, deadline)
         {
             let master = MasterReport { rank: Rank { epoch, is_ahead: true }, address };
             return Ok(Report { master, state: MasterState::Up });

@@ -79,8 +79,8 @@ impl Backend for Single {
         self.transport.connect_worker();
     }
 
-    fn discard_connections(&self, _key: &[u8]) {
-        self.transport.discard_connections();
+    fn discard_connections(&self, _key: &[u8]) -> String {
+        self.transport.discard_connections()
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {

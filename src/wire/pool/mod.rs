@@ -56,8 +56,9 @@ impl Pool {
         }
         // An outdated connection is dropped here, which closes it. After a fail-over that may be
         // all of them.
-        while let Some(connection) = self.raw.try_get() {
-            if connection.is_usable() {
+        let now = self.manager.now();
+        while let Some(mut connection) = self.raw.try_get() {
+            if connection.is_usable() && !connection.has_died(now) {
                 return Some(connection);
             }
         }
@@ -70,7 +71,9 @@ impl Pool {
         if self.is_left_to_worker() {
             return None;
         }
-        self.raw.request_connection().filter(|connection| connection.is_usable())
+        let mut connection = self.raw.request_connection()?;
+        let now = self.manager.now();
+        (connection.is_usable() && !connection.has_died(now)).then_some(connection)
     }
 
     /// Borrows an idle connection. If there is none, orders one without waiting for it.
@@ -81,8 +84,8 @@ impl Pool {
     /// Borrows an idle connection for the worker, and does not test it.
     pub(crate) fn lend(&self) -> Option<Borrowed> {
         untested(|| {
-            while let Some(connection) = self.raw.try_get() {
-                if self.manager.may_lend(&connection) {
+            while let Some(mut connection) = self.raw.try_get() {
+                if self.may_lend(&mut connection) {
                     return Some(connection);
                 }
             }
@@ -93,7 +96,12 @@ impl Pool {
     /// The same, but waits a moment until a caller returns a connection, or until an attempt to connect
     /// ends that is not among those `seen`.
     pub(crate) fn wait_to_lend(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
-        untested(|| self.raw.wait_returned(seen, most)).filter(|it| self.manager.may_lend(it))
+        let mut connection = untested(|| self.raw.wait_returned(seen, most))?;
+        self.may_lend(&mut connection).then_some(connection)
+    }
+
+    fn may_lend(&self, connection: &mut Connection) -> bool {
+        self.manager.may_lend(connection) && !connection.has_died(self.manager.now())
     }
 
     /// Has callers leave to the worker what is returned, until the turn is dropped.
@@ -149,8 +157,9 @@ impl Pool {
         // Not `is_usable`: r2d2 takes no poisoned connection back, and this is the fast path of all
         // calls.
         if !self.is_left_to_worker()
-            && let Some(connection) = self.raw.try_get()
+            && let Some(mut connection) = self.raw.try_get()
             && !connection.is_outdated()
+            && !connection.has_died(start)
         {
             return Ok(connection);
         }
@@ -174,9 +183,10 @@ impl Pool {
             }
             if self.is_left_to_worker() {
                 attempts.wait(seen, left.min(WORKER_FIRST));
-            } else if let Some(connection) = self.raw.wait(seen, left)
+            } else if let Some(mut connection) = self.raw.wait(seen, left)
                 && !self.is_left_to_worker()
                 && connection.is_usable()
+                && !connection.has_died(now)
             {
                 return Ok(connection);
             }

@@ -6,6 +6,7 @@ use std::thread;
 
 use leasehold::{Error, LockClient, LockOptions};
 
+use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault, Proxy, Server, or_skip};
 
 use super::row::{Row, row};
@@ -147,7 +148,7 @@ fn silence() -> Vec<Row> {
         second,
     ));
     let transaction = held.transaction(|pipe| _ = pipe.cmd("INCR").arg("sales")).unwrap_err();
-    rows.push(row("Redis hangs during a transaction", "look whether it was applied", transaction));
+    rows.push(row("Redis hangs before a transaction", "look at Redis", transaction));
     server.resume();
     drop(held);
     let server = start();
@@ -174,6 +175,27 @@ fn states() -> Vec<Row> {
         LockClient::builder(server.tcp_url()).give_up_after(ms(50)).build().unwrap()
     };
     rows.push(row("the address of a replica", "use that of the master", lock(&client(&replica))));
+    let server = start();
+    let proxy = Proxy::start(&server).unwrap();
+    let between = LockClient::open(proxy.url()).unwrap();
+    let garbage = Action::Garbage(b"*1\r\n:7\r\n".to_vec());
+    proxy.add(Fault::reply("", garbage).at(Operation::Inspect));
+    rows.push(row(
+        "something between the client and Redis replies with something else",
+        "connect past it",
+        between.mutex("orders:42").unwrap().inspect().unwrap_err(),
+    ));
+    let renamed = ["--rename-command", "EVALSHA", "RUNSHA"];
+    let renamed = renamed.into_iter().fold(Server::builder().tcp(), |it, word| it.arg(word));
+    let renamed = renamed.start().unwrap();
+    let error = lock(&client(&renamed));
+    // The server repeats the words of the command.
+    assert!(!format!("{error} {error:?}").contains("with args"), "{error:?}");
+    rows.push(row(
+        "a command that the server has under another name",
+        "give it its name back",
+        error,
+    ));
     let server = start();
     let one = client(&server);
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);

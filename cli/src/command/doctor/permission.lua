@@ -1,7 +1,8 @@
 -- Tells which commands this user may run, and what is missing: the command, a key or a channel.
 --
 -- ARGV  the number of words of a command, its words, and so on
--- Returns a number for each: 0 it may be run, 1 the command is missing, 2 the key, 3 the channel
+-- Returns a number for each: 0 it may be run, 1 the command is missing, 2 the key, 3 the channel, 4 the server does
+-- not know the command
 --
 -- What the list denies is run all the same: nothing happens, and the refusal says which of the three it was. A
 -- command that no script may run says nothing then, and has no key.
@@ -20,8 +21,8 @@ while ARGV[at] do
   local known, allowed = pcall(redis.acl_check_cmd, unpack(words))
   local lacks = 0
   if not known then
-    -- The server has no such command.
-    lacks = 1
+    -- The server has no such command, or has it under another name.
+    lacks = 4
   elseif not allowed then
     local reply = redis.pcall(unpack(words))
     local text = type(reply) == 'table' and reply.err or ''

@@ -17,6 +17,8 @@ enum Lack {
     Command,
     Key,
     Channel,
+    /// The server does not know it.
+    Unknown,
 }
 
 /// Which finding a missing rule belongs to, in the order of their lines.
@@ -52,6 +54,7 @@ pub(super) fn check(probe: &Probe<'_>, kinds: &[Kind]) -> Vec<Finding> {
     let lua = match lua {
         Ok(_) => Finding::fine("Lua", "scripts run"),
         Err(why) => {
+            let fault_text = why.clone();
             let fault =
                 Finding::fault("Lua", why.clone()).so("no lock can be had: each call is a script");
             // The same for a script that the server has: where it may be run, there is merely none.
@@ -66,7 +69,15 @@ pub(super) fn check(probe: &Probe<'_>, kinds: &[Kind]) -> Vec<Finding> {
                 .collect();
             let unknown = Finding::unknown("permissions", "only a script could tell");
             let mended = format!("ACL SETUSER {} {}", probe.user(), rules.join(" "));
-            return vec![if rules.is_empty() { fault } else { fault.mend(mended) }, unknown];
+            let is_unknown = is_unknown_command(&fault_text);
+            return vec![
+                match (rules.is_empty(), is_unknown) {
+                    (_, true) => no_command("EVAL or EVALSHA"),
+                    (true, false) => fault,
+                    (false, false) => fault.mend(mended),
+                },
+                unknown,
+            ];
         }
     };
     let needs: Vec<Need> = kinds.iter().flat_map(|kind| needs(*kind, &probe.name)).collect();
@@ -122,6 +133,7 @@ fn lacks(probe: &Probe<'_>, needs: &[Need]) -> Result<Vec<Lack>, String> {
         0 => Lack::Nothing,
         2 => Lack::Key,
         3 => Lack::Channel,
+        4 => Lack::Unknown,
         _ => Lack::Command,
     };
     Ok(replies.into_iter().map(lack).collect())
@@ -129,9 +141,17 @@ fn lacks(probe: &Probe<'_>, needs: &[Need]) -> Result<Vec<Lack>, String> {
 
 fn judge(probe: &Probe<'_>, needs: &[Need], lacks: &[Lack]) -> Vec<Finding> {
     let mut missing: Vec<(Group, String)> = Vec::new();
+    let mut unknown: Vec<String> = Vec::new();
     for (need, lack) in needs.iter().zip(lacks) {
         let rule = match lack {
             Lack::Nothing => continue,
+            Lack::Unknown => {
+                let word = need.command.split('|').next().unwrap_or(need.command).to_uppercase();
+                if !unknown.contains(&word) {
+                    unknown.push(word);
+                }
+                continue;
+            }
             Lack::Key if need.key == INDEX => "~leasehold:index".to_owned(),
             Lack::Key => rule::key_pattern(&need.key),
             Lack::Channel if need.channel.starts_with(b"leasehold:") => "&leasehold:*".to_owned(),
@@ -153,7 +173,22 @@ fn judge(probe: &Probe<'_>, needs: &[Need], lacks: &[Lack]) -> Vec<Finding> {
         let mine = missing.iter().filter(|(of, _)| *of == group).map(|(_, rule)| rule.as_str());
         group.finding(&user, &mine.collect::<Vec<_>>())
     };
-    GROUPS.into_iter().filter_map(finding).collect()
+    let renamed = (!unknown.is_empty()).then(|| no_command(&unknown.join(" ")));
+    renamed.into_iter().chain(GROUPS.into_iter().filter_map(finding)).collect()
+}
+
+/// Commands that the server does not know: no rule for a user brings them back.
+fn no_command(words: &str) -> Finding {
+    Finding::fault("commands", format!("the server does not know {words}"))
+        .so("calls fail, and a script that is stopped half-way may leave a key behind")
+        .mend(
+            "take the lines `rename-command` for them out of its redis.conf; connect past a proxy",
+        )
+}
+
+/// Whether the server refused a command because it does not know it.
+fn is_unknown_command(why: &str) -> bool {
+    why.contains("unknown command") || why.contains("does not know a command")
 }
 
 /// Whether another command was refused this need's channel.

@@ -4,7 +4,7 @@ use crate::base::testing::manual_clock::ManualClock;
 /// A release that this client received, or others, or both.
 fn listener_count(listens: bool, others: bool) -> ListenerCount {
     let listeners = u32::from(listens) + u32::from(others);
-    ListenerCount { listeners, listens, round_trip: Duration::ZERO }
+    ListenerCount { listeners, listens, hears_own: true, round_trip: Duration::ZERO }
 }
 
 /// A listener may never take the lock.
@@ -78,4 +78,16 @@ fn lost_message_stays_expected_until_resubscription() {
     assert!(!fairness.was_released_elsewhere());
     fairness.on_release();
     assert!(fairness.was_released_elsewhere());
+}
+
+/// The listener of a quorum drops the messages of its own client.
+#[test]
+fn release_that_is_not_heard_here_is_not_due() {
+    let mut fairness = Fairness::default();
+    fairness.begin_release();
+    let count = ListenerCount { hears_own: false, ..listener_count(true, true) };
+    fairness.released(count, ManualClock::START);
+    assert!(fairness.until > ManualClock::START && !fairness.was_released_elsewhere());
+    fairness.on_release();
+    assert!(fairness.was_released_elsewhere(), "another has had the lock");
 }

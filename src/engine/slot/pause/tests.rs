@@ -98,7 +98,8 @@ impl Bench {
     /// whether there is a pause.
     fn pause_in_vain(&self, listens: bool) -> bool {
         let slot = &self.slot;
-        let listener_count = ListenerCount { listeners: 2, listens, round_trip: Duration::ZERO };
+        let listener_count =
+            ListenerCount { listeners: 2, listens, hears_own: true, round_trip: Duration::ZERO };
         slot.state.lock().fairness.begin_release();
         slot.state.lock().fairness.released(listener_count, self.clock.now());
         if listens {

@@ -58,6 +58,11 @@ impl LockKind for QuorumKind {
         Some([b"leasehold:released:", name.as_bytes()].concat())
     }
 
+    fn hears_own_releases(&self) -> bool {
+        // Each server repeats the message of a release, so the listener of a quorum drops its own ones.
+        false
+    }
+
     fn scripts(&self) -> &'static Scripts {
         &SCRIPTS
     }

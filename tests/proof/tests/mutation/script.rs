@@ -232,8 +232,14 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "release-told-to-nobody",
         "kind/mutex/quorum/wake.lua",
-        "  redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], voted)\n",
-        "",
+        "  return tonumber(redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], voted)) or 0\n",
+        "  return 0\n",
+    ),
+    (
+        "quorum-release-counts-nobody",
+        "kind/mutex/quorum/wake.lua",
+        "  return tonumber(redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], voted)) or 0\n",
+        "  redis.pcall('PUBLISH', 'leasehold:released:' .. KEYS[1], voted)\n  return 0\n",
     ),
     (
         "failed-attempt-wakes-others",

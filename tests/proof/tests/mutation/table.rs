@@ -754,6 +754,26 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::quorum_wait::waiters_do_not_wake_each_other",
     ),
     bug(
+        "quorum-release-counts-nobody",
+        "fairness of a quorum",
+        "leasehold::topology::quorum::tests::release_returns_the_largest_count_of_listeners",
+    ),
+    bug(
+        "listeners-of-a-quorum-thrown-away",
+        "fairness of a quorum",
+        "leasehold::topology::quorum::tests::release_returns_the_largest_count_of_listeners",
+    ),
+    bug(
+        "own-releases-of-a-quorum-due",
+        "fairness of a quorum",
+        "leasehold::engine::slot::fairness::tests::release_that_is_not_heard_here_is_not_due",
+    ),
+    bug(
+        "announced-release-as-a-holder",
+        "fairness of a quorum",
+        "leasehold::topology::quorum::tests::announced_release_is_no_holder",
+    ),
+    bug(
         "split-votes-as-a-holder",
         "wake-ups of a quorum",
         "it::quorum_wait::split_votes_are_retried_sooner_than_a_holder",
@@ -949,6 +969,26 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "panic-in-connecting-goes-on",
         "a connection is made after a panic",
         "leasehold::wire::pool::adapter::tests::panic_in_connecting_is_an_error",
+    ),
+    bug(
+        "dead-idle-connection-used",
+        "a doubt that need not be",
+        "it::wire::every_call_works_after_all_connections_were_killed",
+    ),
+    bug(
+        "workers-dead-connection-used",
+        "a doubt that need not be",
+        "leasehold::wire::worker_connection::tests::connection_that_died_while_it_was_idle_is_not_used",
+    ),
+    bug(
+        "transaction-in-doubt-before-it-was-sent",
+        "a doubt that need not be",
+        "it::wire::transaction_is_repeated_where_its_watch_had_no_reply",
+    ),
+    bug(
+        "source-with-each-call",
+        "load after a restart",
+        "it::lock_all::many_locks_bring_a_forgotten_script_along_once",
     ),
     bug(
         "script-sent-again-before-a-late-reply",
