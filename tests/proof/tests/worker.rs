@@ -3,6 +3,7 @@
 #[path = "../../it/common/mod.rs"]
 mod common;
 
+use std::io::{self, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,8 @@ fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
             (Some(loss), took) => panic!("{loss}; another thread had its replies within {took:?}"),
         }
     }
-    println!("kept in {kept} trials; {void} were void, as this machine is busy");
+    writeln!(io::stderr(), "kept in {kept} trials; {void} were void, as this machine is busy")
+        .unwrap();
 }
 
 /// A thread that sleeps and asks Redis has each reply within this time, or the trial is void. A renewal has twice as long.
