@@ -237,7 +237,7 @@ impl LockServer for FaultyBackend {
     fn session<T>(
         &self,
         deadline: Moment,
-        operation: impl FnOnce(&mut dyn Session) -> Result<T, Failure>,
+        operation: impl FnMut(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         self.memory.session(deadline, operation)
     }
