@@ -54,6 +54,7 @@ fn waiter_with(
 ) -> Receiver<Result<bool, Error>> {
     let (sender, receiver) = unbounded();
     let lock = client.mutex_with("a", options).unwrap();
+    listen(client);
     let body = move || {
         let taken = lock.try_lock_for(wait);
         let _ = sender.send(taken.map(|guard| guard.is_some()));
@@ -62,6 +63,13 @@ fn waiter_with(
     until(|| server.is_queued_for("a"));
     server.advance(Duration::ZERO);
     receiver
+}
+
+/// Has a client listen. When it begins to, its waiters ask once more, and one that does so after a hand-over gets a whole
+/// lease and no claim.
+pub(super) fn listen(client: &LockClient) {
+    client.engine().listener.start();
+    until(|| client.engine().listener.is_live());
 }
 
 /// Waits for what must come.

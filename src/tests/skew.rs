@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::double::until;
+use super::double::{listen, until};
 use crate::OwnedLease;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync;
@@ -48,9 +48,7 @@ fn kept(server: &Server, client: &LockClient) -> Duration {
 fn claim(server: &Server, client: &LockClient, lease: Lease) -> OwnedLease {
     let guard = server.client().mutex("x").unwrap().lock().unwrap();
     let lock = client.mutex_with("x", LockOptions::new().lease(lease)).unwrap();
-    // When a client begins to listen, its waiters ask once more: one that does so after the hand-over gets a whole lease.
-    client.engine().listener.start();
-    until(|| client.engine().listener.is_live());
+    listen(client);
     let (sender, receiver) = unbounded();
     let body = move || _ = sender.send(lock.lock().unwrap().into_owned().unwrap());
     sync::spawn("taker", body).unwrap();

@@ -400,6 +400,11 @@ fn live_permits(stage: &Stage<'_>, options: LockOptions) -> Result<()> {
         resized?;
         released.into_iter().collect()
     })?;
+    // More is in use than the limit allows: its holders are told.
+    let whole = one.acquire_many(2)?;
+    other.resize(1)?;
+    whole.release()?;
+    other.resize(2)?;
     let held = one.acquire()?;
     let holders = other.holders()?;
     let holder = holders.iter().find(|holder| holder.slots() == held.slots()).expect("a holder");
