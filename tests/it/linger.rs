@@ -464,10 +464,11 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
     server.pause();
     // By now the worker gives that one back, and has no answer.
     thread::sleep(ms(700));
-    again(300_000);
+    // All of them within the time-out, also in a build that is not optimised.
+    again(100_000);
     let grown = crate::common::resident().saturating_sub(before);
     server.resume();
-    assert!(grown < 8 << 20, "{} KiB after 300,000 holds", grown >> 10);
+    assert!(grown < 5 << 19, "{} KiB after 100,000 holds", grown >> 10);
 }
 
 /// What is thrown away then is over: leases that are held come to the worker, however often they
@@ -487,7 +488,8 @@ fn leases_taken_while_the_worker_is_busy_are_renewed() {
             lock.lock().unwrap()
         })
         .collect();
-    (0..100_000).for_each(|_| drop(lock.lock().unwrap()));
+    // They take a part of the leases' time, also in a build that is not optimised.
+    (0..20_000).for_each(|_| drop(lock.lock().unwrap()));
     end.release();
     thread::sleep(ms(6_500));
     let lost = guards.iter().find_map(Guard::loss);

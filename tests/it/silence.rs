@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, renewed, until};
-use leasehold::LockClient;
+use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, until};
+use leasehold::{LockClient, redis};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
@@ -104,26 +104,29 @@ fn release_on_a_dead_idle_connection_succeeds() {
 
 #[test]
 fn connection_that_replied_since_stays_in_use() {
-    let (_server, proxy) = behind_proxy();
+    let (server, proxy) = behind_proxy();
+    let mut line = server.connection();
+    let mut ids = || -> Vec<String> {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut line).unwrap();
+        list.lines().filter_map(|it| it.split(' ').next()).map(str::to_owned).collect()
+    };
     let client = LockClient::builder(proxy.url()).build().unwrap();
     let lock = client.mutex("x").unwrap();
     let works = || lock.try_lock().unwrap().expect("its own").release().unwrap();
     works();
-    // Until the worker has a connection of its own, it borrows that of callers.
-    let _kept = client.mutex_with("kept", renewed(1_500)).unwrap().lock().unwrap();
-    until("the worker is connected", || proxy.accepted() == 2);
+    let before = ids();
     let stuck = proxy.add(Fault::request("stuck", Action::Hold));
     thread::scope(|scope| {
         let held_up = client.mutex("stuck").unwrap();
         let other = scope.spawn(move || held_up.try_lock().map(drop));
         assert!(stuck.wait_fired(SOON));
-        // On another connection.
         works();
+        let another: Vec<_> = ids().into_iter().filter(|id| !before.contains(id)).collect();
+        assert_eq!(another.len(), 1, "it works on another connection");
         assert!(other.join().unwrap().unwrap_err().is_unknown_outcome());
+        for _ in 0..4 {
+            works();
+        }
+        assert!(ids().contains(&another[0]), "an outdated one would have been closed");
     });
-    // The worker takes the attempt back on its own.
-    for _ in 0..4 {
-        works();
-    }
-    assert_eq!(proxy.accepted(), 3);
 }
