@@ -502,11 +502,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "reentry",
         "it::hold::last_guard_dropped_releases_in_any_order",
     ),
-    bug(
-        "valid-after-the-loss",
-        "invalid first, then the callback",
-        "it::renewal::the_callback_runs_after_the_guard_is_invalid",
-    ),
     // Tokens.
     bug(
         "tokens-ahead-of-the-clock",
