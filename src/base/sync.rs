@@ -40,6 +40,10 @@ pub(crate) fn sleep(span: Duration) {
 
 /// For many threads that are woken at once: the standard library's `notify_all` wakes all by one
 /// system call. That of parking_lot moves them to the mutex, and each of them wakes the next one.
+///
+/// And for a thread that must not be late. A mutex of parking_lot and a channel of crossbeam yield the
+/// processor up to seven times before they block, and on a busy machine each yield lasts until every other
+/// thread has had its turn. This mutex spins for a microsecond, and then blocks.
 pub(crate) mod contended {
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -61,7 +65,12 @@ pub(crate) mod contended {
         }
     }
 
-    /// Waits to be notified, for no longer than this. It may return early for no reason.
+    /// Waits to be notified. It may return early for no reason.
+    pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, for no longer than this.
     pub(crate) fn wait_for<'a, T>(
         condvar: &Condvar,
         guard: MutexGuard<'a, T>,

@@ -21,8 +21,7 @@ impl<T> Mutex<T> {
         MutexGuard { mutex: self, inner: Some(self.lock_inner()) }
     }
 
-    /// Without a wait: which thread goes on first is the scheduler's choice.
-    pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.0.try_lock().ok()?;
         Some(MutexGuard { mutex: self, inner: Some(inner) })
     }
@@ -144,7 +143,16 @@ pub(crate) mod contended {
 
     pub(crate) use super::{Condvar, Mutex, MutexGuard};
 
-    /// Waits to be notified, for no longer than this.
+    /// Waits to be notified.
+    pub(crate) fn wait<'a, T>(
+        condvar: &Condvar,
+        mut guard: MutexGuard<'a, T>,
+    ) -> MutexGuard<'a, T> {
+        condvar.wait(&mut guard);
+        guard
+    }
+
+    /// The same, for no longer than this.
     pub(crate) fn wait_for<'a, T>(
         condvar: &Condvar,
         mut guard: MutexGuard<'a, T>,

@@ -149,11 +149,11 @@ fn slot_that_is_locked_keeps_the_worker_for_no_longer_than_it_waits() {
     slot.granted(&hold, 0);
     assert!(hold.lease.lose(LossCause::Taken, clock.now()));
     let locked = slot.state.lock();
-    assert!(Arc::clone(&slot).end_over(&hold.lease, Duration::ZERO).is_none());
+    assert!(Arc::clone(&slot).end_over(&hold.lease).is_none());
     assert!(Arc::clone(&slot).announce(clock.now(), SECOND).is_none());
     assert!(!hold.is_valid_at(clock.now()), "its thread knows all the same");
     drop(locked);
-    assert_eq!(Arc::clone(&slot).end_over(&hold.lease, Duration::ZERO).map(|it| it.len()), Some(1));
+    assert_eq!(Arc::clone(&slot).end_over(&hold.lease).map(|it| it.len()), Some(1));
     assert!(hold.loss().is_some() && slot.holds().is_empty());
 }
 
@@ -276,7 +276,7 @@ fn max_hold_ends_one_reader_and_leaves_the_other() {
     let now = clock.now().after(SECOND);
     clock.nanos.store(now.as_nanos(), Ordering::SeqCst);
     assert!(second.lease.has_ended_by(now), "the worker does not come for it");
-    let losses = Arc::clone(&slot).end_over(&second.lease, SECOND).expect("it is not locked");
+    let losses = Arc::clone(&slot).end_over(&second.lease).expect("it is not locked");
     assert_eq!(losses.iter().map(|loss| loss.cause()).collect::<Vec<_>>(), [LossCause::MaxHold]);
     assert!(first.loss().is_some() && second.is_valid_at(clock.now()));
     assert!(!second.lease.has_ended_by(clock.now()) && !second.lease.is_over());

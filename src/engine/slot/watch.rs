@@ -1,7 +1,7 @@
 //! What the worker does to a slot: it ends what is over, and asks whether the slot is announced.
 //!
-//! It renews leases without their slots. Here it needs the lock of the slot, waits for it only briefly, and comes back
-//! if it does not get it: a thread that has it may have no processor for long.
+//! It renews leases without their slots. Here it needs the lock of the slot, and comes back later if a thread has it: that
+//! thread may have no processor for long.
 
 use std::time::Duration;
 
@@ -116,8 +116,8 @@ impl Slot {
 }
 
 impl WatchedSlot for Slot {
-    fn end_over(self: Arc<Self>, lease: &Arc<Lease>, patience: Duration) -> Option<Vec<Loss>> {
-        let state = self.state.try_lock_for(patience)?;
+    fn end_over(self: Arc<Self>, lease: &Arc<Lease>) -> Option<Vec<Loss>> {
+        let state = self.state.try_lock()?;
         let lost = self.transition_of(state, |state, step| {
             let now = step.now;
             let is_over = |_: &Entry, lease: &Lease| lease.lingers_until() <= now;
@@ -137,7 +137,7 @@ impl WatchedSlot for Slot {
     }
 
     fn announce(self: Arc<Self>, now: Moment, again: Duration) -> Option<Option<Arc<Target>>> {
-        let state = self.state.try_lock_for(Duration::ZERO)?;
+        let state = self.state.try_lock()?;
         let is_announced =
             self.transition_of(state, |state, step| state.announce(now, again, step));
         Some(is_announced.then(|| Arc::clone(&self.target)))

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::panic::catch_panic;
-use crate::base::sync::channel::{Receiver, RecvTimeoutError};
 use crate::base::sync::{self, Arc, Ordering, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
@@ -45,12 +44,7 @@ const ANNOUNCEMENT_SHARE: u32 = 10;
 /// renewals use the same one: while the server is slow they must not lose it each second.
 const ANNOUNCEMENT_REST: Duration = Duration::from_secs(20);
 
-/// For the lock of a slot, to end something there, the worker waits this long after its requests, and not at all before
-/// them. A thread that has a processor unlocks the slot within that time.
-const LOCK_TIME: Duration = Duration::from_millis(1);
-/// And for those of all slots together no longer than this in a turn,
-const MAX_LOCK_TIME: Duration = Duration::from_millis(10);
-/// as others are due. It comes back to the slot after this time.
+/// The worker comes back after this time to a slot that is locked.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// How the log names the worker after a panic in one task.
@@ -63,7 +57,6 @@ pub(super) struct Runner {
     pub(super) exchange: Duration,
     pub(super) callbacks: Callbacks,
     pub(super) threads: Threads,
-    pub(super) wake_receiver: Receiver<()>,
     pub(super) task_queue: Arc<TaskQueue>,
     /// The tasks of this turn, which go back into the task queue if the turn panics.
     pub(super) in_progress: Vec<ScheduledTask>,
@@ -141,22 +134,11 @@ impl Runner {
         let now = self.clock.now();
         let early = self.connect_early(now);
         let next = self.task_queue.sleep(now).min(early);
-        // Nothing is due at any time: without this case the clock would wake the thread each second, for
-        // a suspend that matters to no task.
-        let heard = if next == Moment::FAR {
-            self.wake_receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            let mut heard = Ok(());
-            self.clock.wait_until(next, &mut |left| heard = self.wake_receiver.recv_timeout(left));
-            heard
-        };
-
-        self.task_queue.wake();
-        if heard != Err(RecvTimeoutError::Disconnected) {
+        if !self.task_queue.wait(&*self.clock, next) {
             return true;
         }
-        // The client is gone: the last sender of the channel went with it. Slots keep the client alive,
-        // so no lease is left, only releases and notifications. They are done before the thread ends.
+        // The client is gone. Slots keep the client alive, so no lease is left, only releases and
+        // notifications. They are done before the thread ends.
         match self.task_queue.close() {
             Moment::FAR => false,
             // Nobody can wake this thread any more.
@@ -203,8 +185,7 @@ impl Runner {
                     let watched = Watched { lease, slot: Weak::clone(slot) };
                     // Each by itself, so that a panic keeps no other lease from being renewed.
                     let looked = catch_panic(PART, || {
-                        if watched.lease.has_ended_by(now)
-                            && !end_over(&watched, Duration::ZERO, &mut self.report)
+                        if watched.lease.has_ended_by(now) && !end_over(&watched, &mut self.report)
                         {
                             ended.push(watched.clone());
                         }
@@ -284,17 +265,10 @@ impl Runner {
 
     /// Ends what is over of leases whose slots were locked before the requests, or that were found lost by a reply.
     fn end(&mut self, ended: Vec<Watched>) {
-        if ended.is_empty() {
-            return;
-        }
-        let begin = self.clock.now();
         for watched in ended {
-            let now = self.clock.now();
-            let is_late = now.since(begin) >= MAX_LOCK_TIME;
-            let patience = if is_late { Duration::ZERO } else { LOCK_TIME };
             let report = &mut self.report;
-            if catch_panic(PART, || end_over(&watched, patience, report)) != Some(true) {
-                self.look_again(&watched, now.after(BUSY_RETRY));
+            if catch_panic(PART, || end_over(&watched, report)) != Some(true) {
+                self.look_again(&watched, self.clock.now().after(BUSY_RETRY));
             }
         }
     }
@@ -490,10 +464,10 @@ impl Announcements {
     }
 }
 
-/// Ends what is over of a lease. Returns false if its slot is locked for longer than `patience`.
-fn end_over(Watched { lease, slot }: &Watched, patience: Duration, report: &mut Report) -> bool {
+/// Ends what is over of a lease. Returns false if its slot is locked.
+fn end_over(Watched { lease, slot }: &Watched, report: &mut Report) -> bool {
     let Some(slot) = slot.upgrade() else { return true };
-    let Some(losses) = slot.end_over(lease, patience) else { return false };
+    let Some(losses) = slot.end_over(lease) else { return false };
     losses.into_iter().for_each(|loss| report.lost(loss));
     true
 }

@@ -10,12 +10,12 @@ use crate::engine::callback::Notification;
 use crate::engine::lease::Lease;
 use crate::protocol::target::Target;
 
-/// A slot, as the worker sees it. The worker renews leases without it, and does here what needs the lock of the slot:
-/// for that it waits briefly, and returns nothing if it does not get it.
+/// A slot, as the worker sees it. The worker renews leases without it, and does here what needs the lock of the slot.
+/// It does not wait for that: it returns nothing if a thread has it.
 pub(crate) trait WatchedSlot: fmt::Debug + Send + Sync {
-    /// Ends what is over of this lease: holds, or all of it, or its linger. Waits no longer than `patience`. Returns the
-    /// losses, which the worker logs.
-    fn end_over(self: Arc<Self>, lease: &Arc<Lease>, patience: Duration) -> Option<Vec<Loss>>;
+    /// Ends what is over of this lease: holds, or all of it, or its linger. Returns the losses, which the worker
+    /// logs.
+    fn end_over(self: Arc<Self>, lease: &Arc<Lease>) -> Option<Vec<Loss>>;
 
     /// Returns the lock if it is to be announced now. The slot has the worker come again for the next announcement,
     /// `again` after this one.

@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::iter;
 use std::time::Duration;
 
-use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, Weak};
+use crate::base::sync::contended::{self, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, AtomicBool, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
 use crate::engine::lease::Lease;
@@ -32,6 +33,8 @@ pub(super) const IDLE_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct TaskQueue {
     state: Mutex<State>,
+    /// Where the worker sleeps.
+    roused: Condvar,
     /// A pending release is done.
     released: Condvar,
     /// Whether the worker announces what lasts.
@@ -54,6 +57,10 @@ struct State {
     flush_at: Moment,
     /// When the worker wakes by itself; `None` while it is awake, and will look here before it sleeps.
     sleeps_until: Option<Moment>,
+    /// Whether it is to wake earlier.
+    is_roused: bool,
+    /// Whether the client is gone: nobody adds anything any more.
+    is_abandoned: bool,
     /// When the check was due for which a slot last woke the worker, but at most [`IDLE_AFTER`] after the worker next
     /// slept; [`Moment::FAR`] once that has passed. A lock that is taken and released over and over has a check each time, and none by the time the
     /// worker looks. To wake it each time would take a system call a lock, so it sleeps no longer than until this, and
@@ -89,6 +96,11 @@ impl State {
         wakes
     }
 
+    fn wake(&mut self) {
+        self.sleeps_until = None;
+        self.is_roused = false;
+    }
+
     /// Whether the worker sleeps beyond a moment, so that the caller must wake it.
     fn sleeps_past(&self, due: Moment) -> bool {
         self.sleeps_until.is_some_and(|until| due < until)
@@ -105,10 +117,13 @@ impl TaskQueue {
             unreleased: HashMap::new(),
             flush_at: Moment::FAR,
             sleeps_until: Some(Moment::FAR),
+            is_roused: false,
+            is_abandoned: false,
             woken_for: Moment::FAR,
         };
         TaskQueue {
             state: Mutex::new(state),
+            roused: Condvar::new(),
             released: Condvar::new(),
             announces: AtomicBool::new(false),
         }
@@ -201,9 +216,7 @@ impl TaskQueue {
             if unreleased.peek().is_none() || deadline <= now {
                 return unreleased.map(Arc::clone).collect();
             }
-            clock.wait_until(deadline, &mut |left| {
-                self.released.wait_for(&mut state, left);
-            });
+            state = self.wait_until(clock, deadline, &self.released, state);
         }
     }
 
@@ -271,8 +284,8 @@ impl TaskQueue {
             due => due.min(now.after(IDLE_AFTER)),
         };
         // Looked up and noted under one lock. A task that a caller adds before is in `next`; one that it
-        // adds after is compared with `sleeps_until`, and the request to wake stays in the channel until
-        // the worker waits there.
+        // adds after is compared with `sleeps_until`, and stays noted as a request to wake until the worker
+        // waits.
         let until = state.next().min(state.woken_for);
         state.sleeps_until = Some(until);
         until
@@ -280,7 +293,48 @@ impl TaskQueue {
 
     /// The worker is awake, and looks here before it sleeps again. Until then nobody needs to wake it.
     pub(super) fn wake(&self) {
-        self.state.lock().sleeps_until = None;
+        self.state.lock().wake();
+    }
+
+    /// The worker sleeps until that moment, or until it is roused. Returns whether the client is gone.
+    pub(super) fn wait(&self, clock: &dyn Clock, until: Moment) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_roused && !state.is_abandoned {
+            state = self.wait_until(clock, until, &self.roused, state);
+        }
+        state.wake();
+        state.is_abandoned
+    }
+
+    /// Waits to be notified, until that moment at most. It may return early.
+    fn wait_until<'a>(
+        &'a self,
+        clock: &dyn Clock,
+        until: Moment,
+        condvar: &Condvar,
+        state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        // Without this case the clock would wake the thread each second, for a suspend that matters to no task.
+        if until == Moment::FAR {
+            return contended::wait(condvar, state);
+        }
+        let mut waiting = Some(state);
+        clock.wait_until(until, &mut |left| {
+            waiting = waiting.take().map(|state| contended::wait_for(condvar, state, left));
+        });
+        waiting.unwrap_or_else(|| self.state.lock())
+    }
+
+    /// Wakes the worker.
+    pub(super) fn rouse(&self) {
+        self.state.lock().is_roused = true;
+        self.roused.notify_one();
+    }
+
+    /// The client is gone.
+    pub(super) fn abandon(&self) {
+        self.state.lock().is_abandoned = true;
+        self.roused.notify_one();
     }
 
     /// When the first task is due.
@@ -299,6 +353,13 @@ impl TaskQueue {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn sleeps_until(&self) -> Option<Moment> {
         self.state.lock().sleeps_until
+    }
+
+    /// Whether the worker sleeps, and nothing is due.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn is_at_rest(&self, now: Moment) -> bool {
+        let state = self.state.lock();
+        state.sleeps_until.is_some() && !state.is_roused && now < state.next()
     }
 
     /// When the worker has its next task, which may be [`Moment::FAR`]; `None` while it is awake.

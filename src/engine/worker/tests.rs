@@ -269,7 +269,7 @@ struct Looked {
 }
 
 impl WatchedSlot for Looked {
-    fn end_over(self: Arc<Self>, _: &Arc<Lease>, _: Duration) -> Option<Vec<Loss>> {
+    fn end_over(self: Arc<Self>, _: &Arc<Lease>) -> Option<Vec<Loss>> {
         Some(Vec::new())
     }
 
@@ -570,7 +570,7 @@ struct Lasting {
 }
 
 impl WatchedSlot for Lasting {
-    fn end_over(self: Arc<Self>, _: &Arc<Lease>, _: Duration) -> Option<Vec<Loss>> {
+    fn end_over(self: Arc<Self>, _: &Arc<Lease>) -> Option<Vec<Loss>> {
         Some(Vec::new())
     }
 

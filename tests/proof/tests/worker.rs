@@ -32,40 +32,36 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
 
 /// Threads that take lingering leases again and again do not keep another lease from its renewal, which locks no slot.
 ///
-/// A trial counts if another thread that does what the worker does, which is to sleep and to ask Redis, had its replies in
-/// time meanwhile. Otherwise it is void: the machine had no processor for the worker either.
+/// A trial in which a thread that only sleeps woke more than 100 ms late is void: the machine had no processor for the
+/// worker either.
 #[test]
-#[ignore = "an open fault: on two processors the lease is still lost at times, and the cause is not known"]
 fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
     let trials = std::env::var("LEASEHOLD_TRIALS").ok().and_then(|it| it.parse().ok()).unwrap_or(3);
     let (mut kept, mut void) = (0, 0);
     while kept < trials && void <= MOST_VOID {
         match loss_beside_relocks() {
-            (_, took) if took > MOST_TIME => void += 1,
+            (_, late) if late > MOST_LATE => void += 1,
             (None, _) => kept += 1,
-            (Some(loss), took) => panic!("{loss}; another thread had its replies within {took:?}"),
+            (Some(loss), late) => panic!("{loss}; a thread that sleeps woke {late:?} late"),
         }
     }
     writeln!(io::stderr(), "kept in {kept} trials; {void} were void, as this machine is busy")
         .unwrap();
 }
 
-/// A thread that sleeps and asks Redis has each reply within this time, or the trial is void. A renewal has twice as long.
-const MOST_TIME: Duration = Duration::from_millis(250);
+const MOST_LATE: Duration = Duration::from_millis(100);
 const MOST_VOID: usize = 10;
 
 /// The loss of a lease of a second beside 64 threads that take and release a lock each for 6 seconds, if there was one,
-/// and how long another thread waited for a reply at most.
+/// and how late a thread that only sleeps woke at most.
 fn loss_beside_relocks() -> (Option<Loss>, Duration) {
     let server = server();
     warm(&server);
     let client = open(&server);
     let held = client.mutex_with("held", renewed(1_000)).unwrap().lock().unwrap();
     let options = renewed(30_000).linger(ms(200));
-    let control = open(&server);
-    let asked = control.mutex("asked").unwrap();
     let end = Instant::now() + ms(6_000);
-    let mut most = Duration::ZERO;
+    let mut late = Duration::ZERO;
     thread::scope(|scope| {
         for number in 0..64 {
             let lock = client.mutex_with(format!("relocked{number}"), options).unwrap();
@@ -77,17 +73,16 @@ fn loss_beside_relocks() -> (Option<Loss>, Duration) {
             });
         }
         while Instant::now() < end {
-            let due = Instant::now() + ms(50);
-            thread::sleep(ms(50));
-            let is_told = asked.inspect().is_ok();
-            most = most.max(if is_told { due.elapsed() } else { Duration::MAX });
+            let due = Instant::now() + ms(10);
+            thread::sleep(ms(10));
+            late = late.max(due.elapsed());
         }
     });
     let loss = held.loss();
     drop(held);
     // Or its worker goes on in the next trial, without a server.
     _ = client.shutdown(ms(5_000));
-    (loss, most)
+    (loss, late)
 }
 
 /// The effect of an urgent lease on the others: a lease that is about to end must not cut short the
