@@ -235,8 +235,9 @@ struct AcquireLoop<'a> {
     /// The latest deadline of a request for the caller.
     last_deadline: Moment,
     backoff: Backoff,
-    /// `None` once it has become a lease.
-    attempt: Option<Attempt>,
+    attempt: Attempt,
+    /// Whether the thread has the lock, so that nothing of the attempt is to be removed.
+    is_held: bool,
     /// When the outage began, while Redis gives no useful reply.
     outage: Option<Moment>,
     /// How long the outage lasted, once that is longer than the client rides one out.
@@ -283,7 +284,8 @@ impl<'a> AcquireLoop<'a> {
             place: None,
             last_deadline,
             backoff: Backoff::new(),
-            attempt: Some(attempt),
+            attempt,
+            is_held: false,
             outage: None,
             silence: None,
             busy_at: None,
@@ -314,9 +316,9 @@ impl<'a> AcquireLoop<'a> {
         // As bounded as a request for the lock: the caller may have little time.
         let deadline = self.prepare(AcquireMode::Try).deadline;
         if let Some(sent) = holding.renew_unless_wanted(deadline) {
-            // Nothing was sent for it.
-            self.attempt = None;
             self.long_wait.how = How::Shared;
+            // The slot has no acquirer any more, and nothing was sent for the attempt.
+            self.is_held = true;
             if self.slot.asked(&holding.hold.lease, sent) {
                 return Ok(Some(holding.hold));
             }
@@ -404,11 +406,11 @@ impl<'a> AcquireLoop<'a> {
     }
 
     fn mode(&self) -> AcquireMode {
-        match (self.options.wait_kind(), self.wait_limit, &self.attempt) {
-            (WaitKind::Queue, _, Some(attempt)) if attempt.queued => AcquireMode::Heartbeat,
+        match (self.options.wait_kind(), self.wait_limit) {
+            (WaitKind::Queue, _) if self.attempt.queued => AcquireMode::Heartbeat,
             // Only with a live listener: a grant could not reach this client otherwise (rule 12). A
             // single attempt never joins (rule 4).
-            (WaitKind::Queue, WaitLimit::Until(_), _) if self.context.listener.is_live() => {
+            (WaitKind::Queue, WaitLimit::Until(_)) if self.context.listener.is_live() => {
                 AcquireMode::Join
             }
             _ => AcquireMode::Try,
@@ -416,13 +418,11 @@ impl<'a> AcquireLoop<'a> {
     }
 
     fn send_request(&mut self) -> NextAction {
-        if self.attempt.as_ref().is_some_and(|attempt| attempt.spent) {
+        if self.attempt.spent {
             self.restart_attempt();
         }
         let sending = self.prepare(self.mode());
-        let Some(request) = self.request(&sending) else {
-            return NextAction::Fail(Error::not_held("the attempt is over"));
-        };
+        let request = self.request(&sending);
         let target = self.slot.target();
         let ask = |protocol: &dyn Protocol| protocol.acquire(target, &request, sending.deadline);
         let acquired = self.context.exchange(ask);
@@ -438,29 +438,25 @@ impl<'a> AcquireLoop<'a> {
         let deadline = at.after(self.context.bounds.exchange).min(last);
         // Before the request is sent: without a reply the attempt may stand in the queue all the same,
         // and must be removed from it (rule 6).
-        if let Some(attempt) = &mut self.attempt {
-            attempt.queued |= mode == AcquireMode::Join;
-        }
+        self.attempt.queued |= mode == AcquireMode::Join;
         // Nobody waits for a grant after the last request, so a hand-over after it must skip this
         // waiter (rule 8).
         Sending { mode, at, deadline, dies_after: DEAD_AFTER.min(last.since(at)) }
     }
 
-    /// The request to send, unless the attempt is over.
-    fn request(&self, sending: &Sending) -> Option<AcquireRequest<'_>> {
-        let owner = &self.attempt.as_ref()?.owner;
+    /// The request to send.
+    fn request(&self, sending: &Sending) -> AcquireRequest<'_> {
+        let owner = &self.attempt.value.bytes;
         let (mode, dies_after) = (sending.mode, sending.dies_after);
         let share = self.options.share;
-        Some(AcquireRequest { owner, ttl: self.options.lease.ttl(), share, mode, dies_after })
+        AcquireRequest { owner, ttl: self.options.lease.ttl(), share, mode, dies_after }
     }
 
     /// Decides what follows from the outcome of a request.
     fn judge(&mut self, acquired: AcquireOutcome, sending: &Sending) -> NextAction {
         let Sending { mode, at, deadline, .. } = *sending;
         let time = sending.time();
-        if let Some(attempt) = &mut self.attempt {
-            attempt.spent = acquired.is_spent;
-        }
+        self.attempt.spent = acquired.is_spent;
         match acquired.outcome {
             Ok(AcquireReply::Granted(granted)) => self.accept(granted),
             Ok(AcquireReply::Busy(busy)) => {
@@ -486,9 +482,7 @@ impl<'a> AcquireLoop<'a> {
     fn refuse(&mut self, declared: u64, limit: u64) -> NextAction {
         // Nothing holds or waits under this value, and no earlier request of it can have been granted: it
         // has asked for the same each time.
-        if let Some(attempt) = &mut self.attempt {
-            attempt.queued = false;
-        }
+        self.attempt.queued = false;
         NextAction::Fail(refused_error(self.options.share, declared, limit))
     }
 
@@ -560,11 +554,9 @@ impl<'a> AcquireLoop<'a> {
         self.long_wait.blocker.clone_from(&blocker);
         self.outage = None;
         self.busy_at = Some(self.context.now());
-        if let Some(attempt) = &mut self.attempt {
-            // The reply is final about every earlier request of this attempt, for one server. Of several
-            // servers some may not have replied, and may have accepted it.
-            attempt.unknown = self.context.protocol.may_still_own(&attempt.owner);
-        }
+        // The reply is final about every earlier request of this attempt, for one server. Of several
+        // servers some may not have replied, and may have accepted it.
+        self.attempt.unknown = self.context.protocol.may_still_own(&self.attempt.value.bytes);
         self.slot.held_elsewhere(blocker, queued);
     }
 

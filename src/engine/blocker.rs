@@ -10,6 +10,7 @@ use crate::base::time::Moment;
 use crate::base::token::FencingToken;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
+use crate::engine::owner_value::OwnerValue;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::lock_kind::LockKind;
 
@@ -20,14 +21,14 @@ pub(crate) enum Blocker {
     /// reported, and when it did.
     Remote(ReportedHolder, Moment),
     /// A hold of this process, which began at `since`.
-    Local { owner: Arc<[u8]>, token: FencingToken, since: Moment, lease: Weak<Lease> },
+    Local { value: Arc<OwnerValue>, token: FencingToken, since: Moment, lease: Weak<Lease> },
 }
 
 impl Blocker {
     /// The blocker for a hold that a thread of this process got at `since`.
     pub(crate) fn local(hold: &Hold, since: Moment) -> Blocker {
-        let (owner, token) = (Arc::clone(&hold.lease.grant.owner), hold.token());
-        Blocker::Local { owner, token, since, lease: Arc::downgrade(&hold.lease) }
+        let (value, token) = (Arc::clone(&hold.lease.value), hold.token());
+        Blocker::Local { value, token, since, lease: Arc::downgrade(&hold.lease) }
     }
 
     /// What people are told of it. Nothing may be locked: this may hold the last reference to a lease.
@@ -42,10 +43,10 @@ impl Blocker {
                     ..holder
                 }
             }
-            Blocker::Local { owner, token, since, lease } => {
+            Blocker::Local { value, token, since, lease } => {
                 let until = lease.upgrade().map_or(now, |lease| lease.leased_until());
                 Holder {
-                    owner: owner.to_vec(),
+                    owner: value.bytes.to_vec(),
                     origin: Some(identity.origin().clone()),
                     token: Some(*token),
                     since: Some(now.since(*since)),

@@ -55,7 +55,7 @@ impl Holding {
         dies_after: Duration,
         deadline: Moment,
     ) -> std::result::Result<ChangeReply, Failure> {
-        let (owner, ttl) = (&self.hold.lease.grant.owner, self.hold.lease.ttl());
+        let (owner, ttl) = (&self.hold.lease.value.bytes, self.hold.lease.ttl());
         let request = ChangeRequest { owner, ttl, number, to, dies_after };
         self.context().exchange(|it| it.change(self.slot.target(), &request, deadline))
     }

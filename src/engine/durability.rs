@@ -50,7 +50,7 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     // No longer than the lease: it would be lost by then, and the server would be asked to wait for
     // nothing.
     let deadline = deadline.min(hold.valid_until());
-    let owner = &hold.lease.grant.owner;
+    let owner = &hold.lease.value.bytes;
     match context.exchange(|it| it.replicate(target, owner, wanted, deadline)) {
         Ok(Ok(have)) if have.covers(&wanted) => holding.check_valid().err(),
         Ok(Ok(have)) => {

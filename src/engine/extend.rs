@@ -90,13 +90,13 @@ impl Holding {
         let count = self.hold.lease.count.show();
         let mut unanswered = false;
         let told = Failure::retry_disconnected(|| {
-            let owner = &self.hold.lease.grant.owner;
+            let owner = &self.hold.lease.value.bytes;
             let told = context.exchange(|it| it.extend(target, owner, ttl, count, deadline));
             // Kept over both requests: the first may be carried out after the second has its reply (rule
             // 31).
             unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
-                |failure| may_remain(&*context.protocol, &self.hold.lease.grant.owner, failure);
+                |failure| may_remain(&*context.protocol, &self.hold.lease.value.bytes, failure);
             // Redis may have the longer lease, on which nobody here may rely. The release of a lost hold
             // must still reach that far.
             if told.as_ref().is_err_and(may_remain) {
@@ -137,13 +137,13 @@ impl Holding {
         // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let (owner, deadline) = (&self.hold.lease.grant.owner, context.exchange_deadline());
+        let (owner, deadline) = (&self.hold.lease.value.bytes, context.exchange_deadline());
         let told = if target.weighted().is_some() {
             // There may be very many holders. A renewal that lengthens nothing asks about this one.
             let told = context.exchange(|it| it.extend(target, owner, SHORTEST, 0, deadline));
             told.map(|told| told.ownership)
         } else {
-            let is_ours = |holder: &ReportedHolder| holder.owner == *owner;
+            let is_ours = |holder: &ReportedHolder| *holder.owner == **owner;
             context.exchange(|it| it.holders(target, View::Owners, deadline)).map(|holders| {
                 match holders.as_slice() {
                     [] => Ownership::Gone,

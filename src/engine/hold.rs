@@ -17,7 +17,7 @@ use crate::base::time::{Clock, Moment};
 use crate::base::token::FencingToken;
 use crate::engine::callback::{LossHook, LossHooks};
 use crate::engine::lease::{Grant, Lease};
-use crate::protocol::target::Target;
+use crate::engine::owner_value::OwnerValue;
 
 #[derive(Debug)]
 enum HoldPhase {
@@ -49,16 +49,12 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// The first hold of a lease that was just granted.
-    pub(crate) fn first(
-        target: Arc<Target>,
-        clock: Arc<dyn Clock>,
-        grant: Grant,
-        options: LockOptions,
-    ) -> Arc<Hold> {
+    pub(crate) fn first(value: Arc<OwnerValue>, clock: Arc<dyn Clock>, grant: Grant) -> Arc<Hold> {
+        let options = value.options;
         // From before the sending as well: Redis may have had the lock for this holder since then.
         let limit = options.longest_hold().map_or(Moment::FAR, |span| grant.sent.after(span));
         let token = FencingToken::new(grant.token);
-        let lease = Lease::new(target, clock, grant, options);
+        let lease = Lease::new(value, clock, grant);
         lease.join(limit);
         Hold::begin(lease, options, token, limit)
     }
@@ -86,8 +82,8 @@ impl Hold {
         now: Moment,
     ) -> Option<Arc<Hold>> {
         // Each hold would count its renewals for itself, and there is one renewal for all.
-        let counts = options.max_renewals.or(lease.options.max_renewals).is_some();
-        if counts || !lease.options.requests_same_as(options) || !lease.may_be_shared(now) {
+        let counts = options.max_renewals.or(lease.value.options.max_renewals).is_some();
+        if counts || !lease.value.options.requests_same_as(options) || !lease.may_be_shared(now) {
             return None;
         }
         let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
@@ -201,7 +197,7 @@ impl Hold {
     }
 
     fn lose_inner(&self, phase: &mut HoldPhase, cause: LossCause) -> Loss {
-        let Lease { target, options, .. } = &*self.lease;
+        let OwnerValue { target, options, .. } = &*self.lease.value;
         let loss =
             Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
         // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find

@@ -48,7 +48,7 @@ use crate::base::share::Access;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
-use crate::protocol::target::Target;
+use crate::engine::owner_value::OwnerValue;
 
 pub(crate) use change::Change;
 use change::Changes;
@@ -67,11 +67,9 @@ const SHOW_AFTER: Duration = Duration::from_millis(20);
 /// What Redis granted to one owner's value.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    pub(crate) target: Arc<Target>,
+    pub(crate) value: Arc<OwnerValue>,
     clock: Arc<dyn Clock>,
     pub(crate) grant: Grant,
-    /// What Redis was asked for. A hold may have other limits of its own.
-    pub(crate) options: LockOptions,
     guarded: Mutex<Guarded>,
     /// Until when a holder may rely on it; the past once it is released or lost. Written under `guarded`.
     valid_until: AtomicMoment,
@@ -132,13 +130,9 @@ enum LeaseEnd {
 }
 
 impl Lease {
-    pub(crate) fn new(
-        target: Arc<Target>,
-        clock: Arc<dyn Clock>,
-        grant: Grant,
-        options: LockOptions,
-    ) -> Arc<Lease> {
-        let until = validity(grant.sent, grant.ttl, &options);
+    pub(crate) fn new(value: Arc<OwnerValue>, clock: Arc<dyn Clock>, grant: Grant) -> Arc<Lease> {
+        let options = &value.options;
+        let until = validity(grant.sent, grant.ttl, options);
         let most = options.max_renewals.unwrap_or(u32::MAX);
         let lease = Lease {
             guarded: Mutex::default(),
@@ -163,10 +157,9 @@ impl Lease {
             upgraded: AtomicU64::new(0),
             last_token: AtomicU64::new(grant.token),
             news: News::new(),
-            target,
+            value,
             clock,
             grant,
-            options,
         };
         lease.renew_at.set(lease.renewal_after(lease.grant.sent, lease.whole(), 0));
         Arc::new(lease)
@@ -174,7 +167,7 @@ impl Lease {
 
     /// The time to live for which it is requested and to which it is renewed.
     pub(crate) fn ttl(&self) -> Duration {
-        self.options.lease.ttl()
+        self.value.options.lease.ttl()
     }
 
     /// How long it was granted for: after a hand-over a claim, which is shorter than the lease until it is renewed (rule
@@ -193,7 +186,7 @@ impl Lease {
     /// under way (rule 17), and it may be shared.
     pub(crate) fn may_go_to(&self, options: &LockOptions, now: Moment) -> bool {
         // Without renewals the next hold would only have what is left of the lease (rule 9).
-        self.options.requests_same_as(options) && options.is_renewed() && self.may_last(now)
+        self.value.options.requests_same_as(options) && options.is_renewed() && self.may_last(now)
     }
 
     /// Whether it may be passed on or linger.
@@ -208,7 +201,7 @@ impl Lease {
     /// unsettled, no eviction was reported, Redis is not to keep the lock from everybody, and the end is not near. What is
     /// under way for one reader may run beside another.
     pub(crate) fn may_be_shared(&self, now: Moment) -> bool {
-        self.options.lease.is_renewed()
+        self.value.options.lease.is_renewed()
             // The next hold would take itself for what this one began as.
             && self.changes.last().number == 0
             && !self.failing.load(Ordering::SeqCst)
@@ -216,7 +209,7 @@ impl Lease {
             && !self.is_kept(now)
             // Until then a request of this attempt may run, and acquire the lock again after a loss. The
             // next hold has the same owner's value, and would take that key for its own.
-            && self.grant.settled <= now
+            && self.value.settled() <= now
             // A renewal is due when two thirds are left. With less than a quarter left the renewals do
             // not get through, and the next hold would begin just before its loss.
             && self.valid_until().since(now) > self.whole() / (RENEWALS_PER_LEASE + 1)
@@ -295,7 +288,7 @@ impl Lease {
 
     /// As what it is held.
     pub(crate) fn access(&self) -> Option<Access> {
-        self.options.share.access()?;
+        self.value.options.share.access()?;
         Some(self.changes.last().access)
     }
 
@@ -415,7 +408,7 @@ impl Lease {
         if was_retaken && self.is_held() && next != Moment::FAR {
             // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
             // and over would ask for one, and all such threads would wait for the lock of the task queue.
-            next = next.min(now.after(self.options.linger));
+            next = next.min(now.after(self.value.options.linger));
         }
         self.due.set(next);
         (next, was_retaken)
@@ -491,7 +484,7 @@ impl Lease {
 
     /// When a lease that was last requested at `sent` for `ttl` is due for a renewal, after this many renewals.
     fn renewal_after(&self, sent: Moment, ttl: Duration, renewals: u32) -> Moment {
-        if !self.options.lease.is_renewed() || self.are_used_up(renewals) {
+        if !self.value.options.lease.is_renewed() || self.are_used_up(renewals) {
             return Moment::FAR;
         }
         let period = ttl / RENEWALS_PER_LEASE;
@@ -503,7 +496,7 @@ impl Lease {
     /// Whether `max_renewals` allows no further renewal.
     fn are_used_up(&self, renewals: u32) -> bool {
         let most = self.most_renewals.load(Ordering::SeqCst);
-        self.options.lease.is_renewed() && most != u32::MAX && renewals >= most
+        self.value.options.lease.is_renewed() && most != u32::MAX && renewals >= most
     }
 
     /// Notes that it lasts in Redis for `ttl` from `sent` on. Never shortens it (rule 14), and changes
@@ -543,7 +536,7 @@ impl Lease {
         }
         // Replies may be noted out of order, and an extension may be longer than a renewal that is sent
         // after it.
-        let leased = validity(sent, ttl, &self.options).max(self.leased_until());
+        let leased = validity(sent, ttl, &self.value.options).max(self.leased_until());
         self.leased_until.set(leased);
         self.valid_until.set(leased);
         self.failing.store(false, Ordering::SeqCst);

@@ -103,6 +103,7 @@ pub(crate) mod lease;
 pub(crate) mod listener;
 mod long_wait;
 mod no_expiry_warnings;
+pub(crate) mod owner_value;
 mod ownership;
 pub(crate) mod release;
 pub(crate) mod shutdown;

@@ -207,8 +207,8 @@ impl Holding {
         });
         // An unanswered request of this attempt may still run after the release, and acquire the lock
         // again. The worker releases once more when none can run any more (rule 6).
-        let behind = self.hold.lease.grant.settled > sent;
-        if reply.is_ok() && (behind || context.protocol.may_still_own(&self.hold.lease.grant.owner))
+        let behind = self.hold.lease.value.settled() > sent;
+        if reply.is_ok() && (behind || context.protocol.may_still_own(&self.hold.lease.value.bytes))
         {
             self.slot.release_in_background(&self.hold.lease);
         }

@@ -52,7 +52,7 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
     let under_way: Vec<_> = holdings.iter().map(|holding| holding.hold.lease.command()).collect();
     let owners: Vec<_> = holdings
         .iter()
-        .map(|holding| (&**holding.slot.target(), &*holding.hold.lease.grant.owner))
+        .map(|holding| (&**holding.slot.target(), &*holding.hold.lease.value.bytes))
         .collect();
     let deadline = first.context().exchange_deadline();
     let applied = first.context().exchange(|it| it.apply(&owners, pipeline, deadline));

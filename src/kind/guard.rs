@@ -75,7 +75,7 @@ impl Guard {
 
     /// Its owner's value in Redis.
     pub(super) fn owner(&self) -> &[u8] {
-        &self.holding().hold.lease.grant.owner
+        &self.holding().hold.lease.value.bytes
     }
 
     /// Releases as a drop does, but returns a loss.

@@ -7,8 +7,9 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::acquire::AcquireLoop;
 use crate::engine::holding::Holding;
+use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::{Attempt, Slot};
-use crate::engine::worker::PendingRelease;
+use crate::engine::worker::Removal;
 use crate::protocol::request::ReleaseRequest;
 
 /// The most that leaving the queue may take.
@@ -26,15 +27,8 @@ impl Attempt {
         let window = options.lease.ttl().min(context.claim_window(options));
         let identity = context.protocol.identity();
         let owner = slot.target().kind().owner(identity, number, window, hands_over, options.share);
-        Attempt {
-            owner: owner.into(),
-            options: *options,
-            settled: Moment::PAST,
-            unknown: false,
-            queued: false,
-            partial: false,
-            spent: false,
-        }
+        let value = OwnerValue::new(Arc::clone(slot.target()), owner, *options);
+        Attempt { value, unknown: false, queued: false, partial: false, spent: false }
     }
 }
 
@@ -47,28 +41,22 @@ impl AcquireLoop<'_> {
         self.slot.restart(number);
         // A released attempt of a quorum may still be accepted by some server. So an error of this call
         // must still report an unknown outcome, even if the attempts that follow did nothing.
-        let unknown = self.attempt.as_ref().is_some_and(|attempt| attempt.spent && attempt.unknown);
-        self.drop_attempt();
-        self.attempt = Some(Attempt { unknown, ..Attempt::new(self.slot, self.options, number) });
-    }
-
-    /// Removes what may be left of the attempt in Redis.
-    pub(super) fn drop_attempt(&mut self) {
-        if let Some(attempt) = self.attempt.take() {
-            self.clean_up(attempt);
-        }
+        let unknown = self.attempt.spent && self.attempt.unknown;
+        let next = Attempt { unknown, ..Attempt::new(self.slot, self.options, number) };
+        let before = std::mem::replace(&mut self.attempt, next);
+        self.clean_up(before);
     }
 
     /// Leaves the queue by one bounded request. Returns whether that had a reply.
     pub(super) fn leave(&self, attempt: &Attempt, now: Moment) -> bool {
-        let ttl = attempt.options.lease.ttl();
+        let ttl = attempt.value.options.lease.ttl();
         // On the caller's thread, whose time is over as a rule: so it is short, and the worker goes on.
         let last = self.last_deadline.max(now.after(MIN_LEAVE_TIMEOUT));
         let deadline = now.after(LEAVE_TIMEOUT.min(self.context.bounds.exchange)).min(last);
         let target = self.slot.target();
         // The transaction of `Release::watch` deletes a key, and knows no queue.
         let kind = ReleaseKind::Lua;
-        let request = ReleaseRequest { owner: &attempt.owner, ttl, last_token: None, kind };
+        let request = ReleaseRequest { owner: &attempt.value.bytes, ttl, last_token: None, kind };
         self.context.exchange(|protocol| protocol.release(target, &request, deadline)).is_ok()
     }
 
@@ -78,37 +66,28 @@ impl AcquireLoop<'_> {
         let now = self.context.now();
         // While a request of the attempt may still run, one leave does not suffice: the request may run
         // after it, and own the lock or join the queue again (rule 6).
-        let open = attempt.unknown || attempt.settled > now;
+        let open = attempt.unknown || attempt.value.settled() > now;
         // Left at once: a hand-over to a waiter that has gone would keep the lock for a claim window. Not
         // in an outage, in which it would only cost the caller time.
         if attempt.queued && !open && self.outage.is_none() && self.leave(&attempt, now) {
             return;
         }
         if attempt.queued || open || attempt.partial {
-            self.context.worker.release_in_background(PendingRelease {
-                target: Arc::clone(self.slot.target()),
-                owner: attempt.owner,
-                // At least now. The worker gives up when the time to live has passed after this moment,
-                // and an attempt without an unanswered request has a moment in the past here.
-                settled: attempt.settled.max(now),
-                ttl: attempt.options.lease.ttl(),
-                last_token: None,
-                kept_until: None,
-            });
+            self.context.worker.release_in_background(Removal::of_attempt(&attempt.value, now));
         }
     }
 }
 
 impl Drop for AcquireLoop<'_> {
     fn drop(&mut self) {
-        // `None` after a grant: the slot is held. Otherwise the next thread acquires, whichever way this
-        // one ended, also by a panic: without an acquirer the threads in the slot would wait for ever.
-        if let Some(attempt) = self.attempt.take() {
-            // After a panic nobody would release what was passed on to this thread.
-            if let Some(hold) = self.slot.take_passed() {
-                Holding::new(self.slot, hold).release_in_background();
-            }
-            self.slot.stop_acquiring(attempt, |attempt| self.clean_up(attempt));
+        if self.is_held {
+            return;
         }
+        // The next thread acquires, whichever way this one ended, also by a panic: without an acquirer the threads in
+        // the slot would wait for ever. And nobody would release what was passed on to this thread.
+        if let Some(hold) = self.slot.take_passed() {
+            Holding::new(self.slot, hold).release_in_background();
+        }
+        self.slot.stop_acquiring(self.attempt.clone(), |attempt| self.clean_up(attempt));
     }
 }

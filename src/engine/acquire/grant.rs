@@ -9,7 +9,7 @@ use crate::base::time::Moment;
 use crate::engine::acquire::{AcquireLoop, NextAction, cancelled_error};
 use crate::engine::hold::Hold;
 use crate::engine::lease::{Grant, validity};
-use crate::engine::slot::{Attempt, Received, ReceivedGrant};
+use crate::engine::slot::{Received, ReceivedGrant};
 use crate::observe::How;
 use crate::protocol::reply::Granted;
 use crate::protocol::wake_message::GrantMessage;
@@ -23,30 +23,23 @@ impl AcquireLoop<'_> {
         if let Some((what, span)) = self.exceeded_limit(sent, ttl, now) {
             // A lease that is over when it begins would be reported as a loss of a lock that the caller
             // never had. `unknown` makes `drop` remove from Redis what is left of it.
-            if let Some(attempt) = &mut self.attempt {
-                attempt.unknown = true;
-            }
+            self.attempt.unknown = true;
             return NextAction::Fail(Error::timeout(format!(
                 "the reply came after {}, when its {what} of {} was over; use a longer {what}",
                 Span(now.since(sent)),
                 Span(span)
             )));
         }
-        // Taken out, so that `drop` does not remove from Redis what is a lease now.
-        let Some(attempt) = self.attempt.take() else {
-            return NextAction::Fail(Error::not_held("the attempt is over"));
-        };
-
-        let (owner, settled) = (Arc::clone(&attempt.owner), attempt.settled);
-        let server_time = (micros, received);
-        let grant = Grant { owner, token, ttl, sent, server_time, settled, slots };
-        let (target, clock) = (Arc::clone(self.slot.target()), Arc::clone(&self.context.clock));
-        let hold = Hold::first(target, clock, grant, *self.options);
-        if self.slot.granted(&hold, waiters) {
+        let grant = Grant { token, ttl, sent, server_time: (micros, received), slots };
+        let (value, clock) = (Arc::clone(&self.attempt.value), Arc::clone(&self.context.clock));
+        let hold = Hold::first(value, clock, grant);
+        // Until this `drop` would remove from Redis what is a lease now.
+        self.is_held = self.slot.granted(&hold, waiters);
+        if self.is_held {
             return NextAction::Held(hold);
         }
         // No caller has had the lease, so nobody is told of a loss, and `drop` removes it from Redis.
-        self.attempt = Some(Attempt { unknown: true, ..attempt });
+        self.attempt.unknown = true;
         NextAction::Fail(cancelled_error(self.context))
     }
 
@@ -112,9 +105,7 @@ impl AcquireLoop<'_> {
         // the wait must not end as *busy* because of it. Until another reply comes, the attempt may
         // own the lock.
         self.busy_at = None;
-        if let Some(attempt) = &mut self.attempt {
-            attempt.unknown = true;
-        }
+        self.attempt.unknown = true;
 
         let now = self.context.now();
         let received = message.received;

@@ -35,21 +35,13 @@ impl AcquireLoop<'_> {
         deadline: Moment,
         time: Duration,
     ) -> NextAction {
-        if failure.is_unknown()
-            && let Some(attempt) = &mut self.attempt
-        {
-            // The server does nothing for the request after its deadline, so the attempt is settled then
-            // (rule 2).
-            attempt.settled = attempt.settled.max(deadline);
-            attempt.unknown = true;
+        if failure.is_unknown() {
+            self.attempt.value.unanswered_until(deadline);
+            self.attempt.unknown = true;
         }
-        if failure.may_have_run_in_part()
-            && let Some(attempt) = &mut self.attempt
-        {
-            // The script takes back what it wrote, as far as the user may. The error stays what it is: the caller
-            // has no lock, and what may be left of the attempt is removed (rule 56).
-            attempt.partial = true;
-        }
+        // The script takes back what it wrote, as far as the user may. The error stays what it is: the caller has no
+        // lock, and what may be left of the attempt is removed (rule 56).
+        self.attempt.partial |= failure.may_have_run_in_part();
         if !failure.is_transient() {
             // A key of another type is not this attempt's lock, whatever became of earlier requests. Any
             // other refusal says nothing about them, so the error must leave the outcome open.
@@ -143,16 +135,16 @@ impl AcquireLoop<'_> {
     /// Turns an error that says that nothing was done into an unknown outcome, if an earlier request had
     /// no reply or a grant was not confirmed.
     pub(super) fn outcome_error(&self, error: Error) -> Error {
-        match &self.attempt {
-            Some(attempt) if attempt.unknown && !error.is_unknown_outcome() => {
+        match self.attempt.unknown {
+            true if !error.is_unknown_outcome() => {
                 let unknown = Error::unknown_outcome(format!(
                     "a request had no reply, so {MAYBE_TAKEN}; the next try failed: {error}"
                 ));
                 let unknown = if error.is_unreachable() { unknown.in_outage() } else { unknown };
                 unknown.with_source(error)
             }
-            Some(attempt) if attempt.unknown => error.with_consequence(MAYBE_TAKEN),
-            _ => error,
+            true => error.with_consequence(MAYBE_TAKEN),
+            false => error,
         }
     }
 }

@@ -218,8 +218,8 @@ fn ask_chunk(entered: &mut [Entered<'_>]) {
         let mut tries: Vec<_> = entered.iter_mut().filter_map(Entered::open).collect();
         let sendings: Vec<_> = tries.iter_mut().map(|tried| tried.prepare()).collect();
         let Some(first) = sendings.first() else { return };
-        let requests = tries.iter().zip(&sendings).filter_map(|(tried, sending)| {
-            Some((&**tried.acquirer.slot.target(), tried.acquirer.request(sending)?))
+        let requests = tries.iter().zip(&sendings).map(|(tried, sending)| {
+            (&**tried.acquirer.slot.target(), tried.acquirer.request(sending))
         });
         let requests: Vec<_> = requests.collect();
         let context = tries[0].acquirer.context;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::base::option::LockOptions;
 use crate::base::share::Slots;
-use crate::base::sync::Arc;
 use crate::base::time::{Clock, Moment, drift_allowance};
 
 /// A thread waits for the server's clock to reach its token if no more than this many microseconds are
@@ -16,7 +15,6 @@ const LOOKS: u32 = 1_000;
 /// What Redis granted to an owner's value.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    pub(crate) owner: Arc<[u8]>,
     /// The token that Redis minted with it.
     pub(crate) token: u64,
     pub(crate) ttl: Duration,
@@ -25,8 +23,6 @@ pub(crate) struct Grant {
     /// A time of the server in microseconds, and a moment at which it was surely reached. Tokens of holds
     /// that Redis does not see never run ahead of the server's clock (rule 19).
     pub(crate) server_time: (u64, Moment),
-    /// The moment after which no unanswered request of the attempt can run any more.
-    pub(crate) settled: Moment,
     /// The numbers of its permits.
     pub(crate) slots: Slots,
 }
@@ -41,6 +37,12 @@ pub(crate) fn validity(sent: Moment, ttl: Duration, options: &LockOptions) -> Mo
 }
 
 impl Grant {
+    /// A grant for a test, of a lock of one owner.
+    #[cfg(test)]
+    pub(crate) fn test(ttl: Duration, sent: Moment) -> Grant {
+        Grant { token: 1, ttl, sent, server_time: (1_000_000, sent), slots: None }
+    }
+
     /// The token after `last`, if the server's clock has surely reached it, or is about to. A few
     /// microseconds are worth the wait, because a request takes many.
     pub(super) fn token_after(&self, last: u64, clock: &dyn Clock) -> Option<u64> {

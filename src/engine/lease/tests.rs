@@ -40,18 +40,10 @@ impl Bench {
             Callbacks::default(),
         );
         let begin = clock.now();
-        let grant = Grant {
-            owner: Arc::from(*b"owner"),
-            token: 1,
-            ttl: CLAIM,
-            sent: begin,
-            server_time: (1_000_000, begin),
-            settled: Moment::PAST,
-            slots: None,
-        };
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
-        let (target, as_clock) = (Arc::clone(slot.target()), Arc::clone(&clock));
-        let hold = Hold::first(target, as_clock, grant, options);
+        let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);
+        let as_clock = Arc::clone(&clock);
+        let hold = Hold::first(value, as_clock, Grant::test(CLAIM, begin));
         Bench { clock, begin, slot, lease: Arc::clone(&hold.lease), hold }
     }
 

@@ -1,18 +1,15 @@
-//! What is known about an owner's value that this process has sent to Redis.
+//! What is known about an attempt of this process.
 
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
-use crate::base::time::Moment;
+use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::wait_limit::WaitLimit;
 
 /// One attempt of this process. It may outlive the thread that began it: the next thread can take it
 /// over.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    pub(crate) owner: Arc<[u8]>,
-    pub(crate) options: LockOptions,
-    /// The moment after which no unanswered request for it can run any more.
-    pub(crate) settled: Moment,
+    pub(crate) value: Arc<OwnerValue>,
     /// Whether it may own the lock: a request had no reply, or a message granted the lock, and no later
     /// reply has contradicted that.
     pub(crate) unknown: bool,
@@ -30,6 +27,6 @@ impl Attempt {
         // A single attempt never stands in the queue (rule 4), and takes no place over. What Redis was
         // asked for under this value, the lease above all, holds for the next thread too, so its options
         // must ask for the same.
-        wait_limit != WaitLimit::TryOnce && self.options.requests_same_as(options)
+        wait_limit != WaitLimit::TryOnce && self.value.options.requests_same_as(options)
     }
 }

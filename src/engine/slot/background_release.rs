@@ -1,13 +1,12 @@
 //! The release requests of a slot, sent at once or by the worker.
 
 use crate::base::loss::LossCause;
-use crate::base::sync::Arc;
-use crate::base::time::{Moment, drift_allowance};
+use crate::base::time::Moment;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
 use crate::engine::ownership::released_or_taken;
 use crate::engine::slot::Slot;
-use crate::engine::worker::PendingRelease;
+use crate::engine::worker::Removal;
 use crate::protocol::reply::Released;
 use crate::protocol::request::ReleaseRequest;
 use crate::wire::failure::Failure;
@@ -28,12 +27,12 @@ impl Slot {
     /// The request that releases a lease.
     pub(crate) fn release_request<'a>(&self, lease: &'a Lease) -> ReleaseRequest<'a> {
         ReleaseRequest {
-            owner: &lease.grant.owner,
+            owner: &lease.value.bytes,
             ttl: lease.ttl(),
             // The last token goes along: holds to which the lease was passed on used tokens that Redis has
             // not seen, and the next owner must get a higher one (rule 19).
             last_token: lease.unstored_token(),
-            kind: lease.options.release.0,
+            kind: lease.value.options.release.0,
         }
     }
 
@@ -49,7 +48,8 @@ impl Slot {
 
     /// Makes the worker release a lease.
     pub(crate) fn release_in_background(&self, lease: &Lease) {
-        self.context.worker.release_in_background(self.pending_release(lease));
+        let removal = Removal::of_lease(lease, self.context.now());
+        self.context.worker.release_in_background(removal);
     }
 
     /// Releases what Redis may still have of a lost lease, now that its thread is done. There may be
@@ -74,7 +74,7 @@ impl Slot {
         // the release in a later turn, after it has read that reply.
         let asked = lease.is_under_way();
         let protocol = &self.context.protocol;
-        let votes = protocol.may_still_own(&lease.grant.owner);
+        let votes = protocol.may_still_own(&lease.value.bytes);
         if end > self.context.now() || asked || votes {
             self.release_in_background(lease);
         }
@@ -86,7 +86,7 @@ impl Slot {
     /// The removal is due when no such request can run any more. After `max_hold` it waits for the end of
     /// the lease too, because the thread may still be at work.
     pub(super) fn release_lost(&self, lease: &Lease) {
-        let (now, settled) = (self.context.now(), lease.grant.settled);
+        let (now, settled) = (self.context.now(), lease.value.settled());
         if settled <= now {
             return;
         }
@@ -94,27 +94,6 @@ impl Slot {
         // another holder in beside a thread that has not noticed the end of its hold.
         let is_lost = lease.expire(now).is_some();
         let due = if is_lost { settled } else { settled.max(lease.leased_until()) };
-        self.context.worker.release_later(due, self.pending_release(lease));
-    }
-
-    /// What the worker needs to release a lease.
-    fn pending_release(&self, lease: &Lease) -> PendingRelease {
-        let now = self.context.now();
-        let end = lease.leased_until().max(lease.perhaps_until());
-        let ttl = lease.ttl();
-        let skew = lease.options.clock_skew(end.since(now));
-        PendingRelease {
-            target: Arc::clone(&self.target),
-            owner: Arc::clone(&lease.grant.owner),
-            // At least now. The worker gives up when the time to live has passed after this moment, and
-            // Redis may have renewed the lease until now.
-            settled: lease.grant.settled.max(now),
-            // How long the worker goes on trying. The lease may have been extended beyond its usual
-            // length, and it ends in Redis later than here: by the allowances, by the drift in the time
-            // since, and by the difference of the clocks if it is on another server by then.
-            ttl: ttl.max(end.since(now) + drift_allowance(ttl) * 2 + skew * 2),
-            last_token: lease.unstored_token(),
-            kept_until: Some(lease.kept_until()).filter(|&until| now < until),
-        }
+        self.context.worker.release_later(due, Removal::of_lease(lease, now));
     }
 }

@@ -14,6 +14,7 @@ use crate::engine::closing::ClosingPhase;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Grant;
 use crate::engine::long_wait::LongWait;
+use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::{Admission, Slot, WaitLimit};
 use crate::engine::worker::WatchedSlot;
 use crate::engine::{Bounds, Callbacks, Engine};
@@ -79,16 +80,9 @@ fn granted_of(
     );
     let slot = engine.slot(kind, Name::new(b"", b"x").unwrap());
     let now = clock.now();
-    let grant = Grant {
-        owner: Arc::from(*b"owner"),
-        token,
-        ttl: SECOND * 30,
-        sent: now,
-        server_time: (micros, now),
-        settled: Moment::PAST,
-        slots: None,
-    };
-    let hold = Hold::first(Arc::clone(slot.target()), as_clock(), grant, options);
+    let grant = Grant { token, server_time: (micros, now), ..Grant::test(SECOND * 30, now) };
+    let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);
+    let hold = Hold::first(value, as_clock(), grant);
     (clock, slot, hold)
 }
 

@@ -26,6 +26,7 @@
 //! | `WorkerRequest` | a task that is due and needs Redis, with the lease that its reply is about |
 //! | `LeaseRequest` | the request itself: the lock, the owner, and a `LeaseCommand` to renew or to release |
 
+mod removal;
 mod report;
 mod runner;
 mod scheduled_task;
@@ -45,10 +46,11 @@ use crate::engine::lease::Lease;
 use crate::protocol::Protocol;
 use crate::protocol::target::Target;
 
+pub(crate) use removal::Removal;
 pub(crate) use report::Report;
 pub(crate) use runner::ANNOUNCE_TICK;
 use runner::Runner;
-pub(crate) use scheduled_task::{PendingRelease, WatchedSlot};
+pub(crate) use scheduled_task::WatchedSlot;
 use task_queue::TaskQueue;
 pub(crate) use worker_request::SHORTEST_RETRY;
 
@@ -129,13 +131,13 @@ impl Worker {
 
     /// Removes an owner's value from Redis. The worker repeats that until Redis has replied to a request
     /// that was sent after the value settled, or until the value has surely expired.
-    pub(crate) fn release_in_background(&self, task: PendingRelease) {
+    pub(crate) fn release_in_background(&self, task: Removal) {
         self.wake_if(self.task_queue.release_in_background(self.clock.now(), Arc::new(task)));
     }
 
     /// The same, but not before a moment, because a thread may still be at work. A shutdown does not wait
     /// for that moment.
-    pub(crate) fn release_later(&self, due: Moment, task: PendingRelease) {
+    pub(crate) fn release_later(&self, due: Moment, task: Removal) {
         self.wake_if(self.task_queue.release_later(due, Arc::new(task)));
     }
 

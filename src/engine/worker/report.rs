@@ -36,7 +36,7 @@ struct Failed {
 impl Report {
     /// A renewal failed. It is repeated at `again`; `None` if the lease does not need it any more.
     pub(super) fn failed(&mut self, lease: &Lease, failure: Failure, again: Option<Moment>) {
-        let failed = Failed { target: Arc::clone(&lease.target), failure };
+        let failed = Failed { target: Arc::clone(&lease.value.target), failure };
         match again {
             Some(again) => self.failed.push((failed, again)),
             None => self.over.push(failed),

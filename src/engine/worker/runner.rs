@@ -9,7 +9,6 @@ use crate::base::sync::{self, Arc, Ordering, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
-use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::lease::Lease;
 use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::worker::report::Report;
@@ -107,9 +106,7 @@ impl Runner {
                         _ = self.task_queue.watch_slot(&slot, due);
                     }
                 }
-                ScheduledTask::Release(task) => {
-                    _ = self.task_queue.release_in_background(due, task)
-                }
+                ScheduledTask::Remove(task) => _ = self.task_queue.release_in_background(due, task),
                 ScheduledTask::Notify(notifications) => {
                     _ = self.task_queue.notify(due, notifications)
                 }
@@ -203,15 +200,11 @@ impl Runner {
                         _ = self.task_queue.watch_slot(&slot, now.after(ANNOUNCE_TICK));
                     }
                 }
-                // Up to this moment the value may still be in Redis. `DEAD_AFTER` is in it because
-                // a place in the queue outlives a short lease.
-                ScheduledTask::Release(task)
-                    if now < task.settled.after(task.ttl.max(DEAD_AFTER)) =>
-                {
-                    requests.push(WorkerRequest::Release(Arc::clone(task)));
+                ScheduledTask::Remove(task) if now < task.gone_by => {
+                    requests.push(WorkerRequest::Remove(Arc::clone(task)));
                 }
                 // The value has expired by itself, and no request for it can run any more.
-                ScheduledTask::Release(task) => self.task_queue.release_done(task),
+                ScheduledTask::Remove(task) => self.task_queue.release_done(task),
                 ScheduledTask::Notify(notification) => notifications.push(notification.clone()),
             }
         }

@@ -8,6 +8,7 @@ use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::callback::Notification;
 use crate::engine::lease::Lease;
+use crate::engine::worker::removal::Removal;
 use crate::protocol::target::Target;
 
 /// A slot, as the worker sees it. The worker renews leases without it, and does here what needs the lock of the slot.
@@ -37,7 +38,7 @@ pub(super) enum ScheduledTask {
     /// Announce a slot in which threads only wait.
     Announce(Weak<dyn WatchedSlot>),
     /// Remove an owner's value for a thread that could not do so, or need not.
-    Release(Arc<PendingRelease>),
+    Remove(Arc<Removal>),
     /// Call the user back.
     Notify(Notification),
 }
@@ -47,36 +48,4 @@ pub(super) enum ScheduledTask {
 pub(super) struct TimedTask {
     pub(super) due: Moment,
     pub(super) task: ScheduledTask,
-}
-
-/// An owner's value that must not stay in Redis.
-#[derive(Debug)]
-pub(crate) struct PendingRelease {
-    pub(crate) target: Arc<Target>,
-    pub(crate) owner: Arc<[u8]>,
-    /// After this moment no unanswered request for it can run any more. Only the reply to a release that
-    /// was sent later is final (rule 6).
-    pub(crate) settled: Moment,
-    /// How long it may live in Redis after the last request for it.
-    pub(crate) ttl: Duration,
-    /// The last token used, if that is not the one that Redis minted.
-    pub(crate) last_token: Option<u64>,
-    /// Not before then, whatever becomes of the client: the user wants the lock kept.
-    pub(crate) kept_until: Option<Moment>,
-}
-
-impl PendingRelease {
-    /// This one merged with another one of the same owner.
-    pub(super) fn and(&self, other: &PendingRelease) -> PendingRelease {
-        PendingRelease {
-            target: Arc::clone(&self.target),
-            owner: Arc::clone(&self.owner),
-            // The later and the longer of both: either caller may know of a request that the other does
-            // not.
-            settled: self.settled.max(other.settled),
-            ttl: self.ttl.max(other.ttl),
-            last_token: self.last_token.max(other.last_token),
-            kept_until: self.kept_until.max(other.kept_until),
-        }
-    }
 }

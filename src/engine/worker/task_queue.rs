@@ -18,7 +18,8 @@ use crate::base::sync::{Arc, AtomicBool, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
 use crate::engine::lease::Lease;
-use crate::engine::worker::scheduled_task::{PendingRelease, ScheduledTask, WatchedSlot};
+use crate::engine::worker::removal::Removal;
+use crate::engine::worker::scheduled_task::{ScheduledTask, WatchedSlot};
 use crate::engine::worker::timers::Timers;
 use crate::protocol::target::Target;
 
@@ -45,13 +46,14 @@ pub(super) struct TaskQueue {
 struct State {
     /// By the address of the lease or the slot. The weak reference keeps its memory, so no other gets the address.
     looks: Timers<usize, ScheduledTask>,
-    releases: Timers<Arc<[u8]>, Arc<PendingRelease>>,
+    /// By the address of the owner's value, like those below.
+    releases: Timers<usize, Arc<Removal>>,
     notifications: Timers<u64, Notification>,
     /// The number of the last notification.
     last_notification: u64,
     /// The owners' values that are still to be removed from Redis. A value stays here while the worker is at
     /// work on it.
-    unreleased: HashMap<Arc<[u8]>, Arc<PendingRelease>>,
+    unreleased: HashMap<usize, Arc<Removal>>,
     /// No pending release waits beyond this for a thread that may still be at work; [`Moment::FAR`]
     /// before a shutdown. One that is to be kept does.
     flush_at: Moment,
@@ -73,16 +75,16 @@ impl State {
         self.looks.next().min(self.releases.next()).min(self.notifications.next())
     }
 
-    fn release_in_background(&mut self, due: Moment, task: Arc<PendingRelease>) -> bool {
+    fn release_in_background(&mut self, due: Moment, task: Arc<Removal>) -> bool {
         let (mut due, mut task) = (due, task);
         // One entry for each value: a release that one caller wants early and another wants repeated
         // until late is done early and repeated until late.
-        if let Some((before, other)) = self.releases.remove(&task.owner) {
+        if let Some((before, other)) = self.releases.remove(&task.place()) {
             (due, task) = (due.min(before), Arc::new(task.and(&other)));
         }
         let due = task.kept_until.map_or(due, |until| until.max(due));
-        self.unreleased.insert(Arc::clone(&task.owner), Arc::clone(&task));
-        self.releases.put(Arc::clone(&task.owner), due, task);
+        self.unreleased.insert(task.place(), Arc::clone(&task));
+        self.releases.put(task.place(), due, task);
         self.sleeps_past(due)
     }
 
@@ -170,13 +172,13 @@ impl TaskQueue {
     }
 
     /// Adds a pending release. Returns whether the caller must wake the worker.
-    pub(super) fn release_in_background(&self, due: Moment, task: Arc<PendingRelease>) -> bool {
+    pub(super) fn release_in_background(&self, due: Moment, task: Arc<Removal>) -> bool {
         self.state.lock().release_in_background(due, task)
     }
 
     /// The same for a lock under which a thread may still be at work: it waits until `due`, unless there
     /// is a shutdown.
-    pub(super) fn release_later(&self, due: Moment, task: Arc<PendingRelease>) -> bool {
+    pub(super) fn release_later(&self, due: Moment, task: Arc<Removal>) -> bool {
         let mut state = self.state.lock();
         let due = due.min(state.flush_at);
         state.release_in_background(due, task)
@@ -192,13 +194,15 @@ impl TaskQueue {
     }
 
     /// An owner's value is not in Redis any more, unless another release of it was added meanwhile.
-    pub(super) fn release_done(&self, task: &PendingRelease) {
+    pub(super) fn release_done(&self, task: &Removal) {
         let mut state = self.state.lock();
         // Another release of the value may have been added while this one was under way, for a request
         // that this one did not outlive. A shutdown must wait for that one too.
-        if !state.releases.contains(&task.owner) {
-            state.unreleased.remove(&task.owner);
+        if !state.releases.contains(&task.place()) {
+            let removed = state.unreleased.remove(&task.place());
             drop(state);
+            // After the lock: the value is freed, and with it perhaps its lock's name.
+            drop(removed);
             self.released.notify_all();
         }
     }
@@ -209,10 +213,9 @@ impl TaskQueue {
         let mut state = self.state.lock();
         loop {
             let now = clock.now();
-            let is_due =
-                |task: &&Arc<PendingRelease>| task.kept_until.is_none_or(|until| until <= now);
+            let is_due = |task: &&Arc<Removal>| task.kept_until.is_none_or(|until| until <= now);
             let mut unreleased =
-                state.unreleased.values().filter(is_due).map(|task| &task.target).peekable();
+                state.unreleased.values().filter(is_due).map(|task| &task.value.target).peekable();
             if unreleased.peek().is_none() || deadline <= now {
                 return unreleased.map(Arc::clone).collect();
             }
@@ -262,7 +265,7 @@ impl TaskQueue {
         in_progress.extend(
             iter::from_fn(|| releases.pop(now))
                 .take(MAX_RELEASES_PER_RUN)
-                .map(|(_, task)| ScheduledTask::Release(task)),
+                .map(|(_, task)| ScheduledTask::Remove(task)),
         );
         in_progress.extend(
             iter::from_fn(|| notifications.pop(now)).map(|(_, it)| ScheduledTask::Notify(it)),

@@ -1,6 +1,7 @@
 //! The task queue, the turns of the worker, and their log lines.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::report::Report;
@@ -8,7 +9,7 @@ use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, Runner};
 use super::scheduled_task::{ScheduledTask, Watched};
 use super::task_queue::{IDLE_AFTER, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
 use super::worker_request::{LeaseNeed, Next, WorkerRequest};
-use super::{PendingRelease, WatchedSlot, Worker};
+use super::{Removal, WatchedSlot, Worker};
 use crate::base::id::Identity;
 use crate::base::loss::Loss;
 use crate::base::name::Name;
@@ -21,6 +22,7 @@ use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, Lease};
 use crate::engine::long_wait::LongWait;
+use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -34,16 +36,16 @@ use crate::wire::failure::Failure;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn task(number: u64) -> Arc<PendingRelease> {
-    let name = Name::new(b"", b"x").unwrap();
-    Arc::new(PendingRelease {
-        target: Target::new(&MutexKind, name),
-        owner: Arc::from(number.to_le_bytes()),
-        settled: Moment::PAST,
-        ttl: SECOND,
-        last_token: None,
-        kept_until: None,
-    })
+fn task(number: u64) -> Arc<Removal> {
+    thread_local!(static VALUES: RefCell<HashMap<u64, Arc<OwnerValue>>> = RefCell::default());
+    let new = || {
+        let target = Target::new(&MutexKind, Name::new(b"", b"x").unwrap());
+        let options = LockOptions::new().lease(LeaseOption::fixed(SECOND));
+        OwnerValue::new(target, number.to_le_bytes(), options)
+    };
+    let value =
+        VALUES.with_borrow_mut(|values| Arc::clone(values.entry(number).or_insert_with(new)));
+    Arc::new(Removal::of_attempt(&value, Moment::PAST))
 }
 
 /// Leases of a slot of a client whose clock stands, and the moment that it shows.
@@ -52,17 +54,9 @@ fn leases(count: u32) -> (Arc<Slot>, Vec<Arc<Lease>>, Moment) {
     let now = clock.now();
     let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
     let lease = |number: u32| {
-        let grant = Grant {
-            owner: Arc::from(number.to_le_bytes()),
-            token: 1,
-            ttl: SECOND * 6,
-            sent: now,
-            server_time: (1_000_000, now),
-            settled: Moment::PAST,
-            slots: None,
-        };
         let options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 6));
-        Lease::new(Arc::clone(slot.target()), Arc::clone(&engine.clock), grant, options)
+        let value = OwnerValue::new(Arc::clone(slot.target()), number.to_le_bytes(), options);
+        Lease::new(value, Arc::clone(&engine.clock), Grant::test(SECOND * 6, now))
     };
     let leases = (0..count).map(lease).collect();
     (slot, leases, now)
@@ -182,8 +176,7 @@ fn kept_value_is_owed_when_its_time_is_over_and_not_before() {
     let clock = ManualClock::new(false);
     let now = clock.now();
     let until = now.after(HOUR);
-    let kept =
-        |until| Arc::new(PendingRelease { kept_until: until, ..Arc::into_inner(task(1)).unwrap() });
+    let kept = |until| Arc::new(Removal { kept_until: until, ..Arc::into_inner(task(1)).unwrap() });
     let unreleased = || task_queue.wait_released(&clock, Moment::PAST).len();
     let mut in_progress = Vec::new();
     task_queue.release_later(now.after(SECOND), kept(None));
@@ -311,20 +304,9 @@ fn lease_that_is_taken_over_and_over_keeps_its_timer() {
     let (clock, engine, mut runner) = on_a_standing_clock();
     let Holding { slot, hold } = granted(&engine, "x", SECOND * 30);
     let options = hold.options.linger(SECOND / 5);
-    let lease = Lease::new(
-        Arc::clone(slot.target()),
-        Arc::clone(&engine.clock),
-        Grant {
-            owner: Arc::from(*b"other"),
-            token: 1,
-            ttl: SECOND * 30,
-            sent: clock.now(),
-            server_time: (1, clock.now()),
-            settled: Moment::PAST,
-            slots: None,
-        },
-        options,
-    );
+    let value = OwnerValue::new(Arc::clone(slot.target()), *b"other", options);
+    let grant = Grant::test(SECOND * 30, clock.now());
+    let lease = Lease::new(value, Arc::clone(&engine.clock), grant);
     let queue = &engine.worker.task_queue;
     let due = clock.now().after(SECOND / 5);
     lease.linger(due);
@@ -414,29 +396,10 @@ fn thousand_failures_in_a_turn_log_one_warning() {
     worker.started.store(true, Ordering::Release);
     let holdings: Vec<Holding> = (0..LOCKS)
         .map(|number| {
-            let sent = clock.now();
-            let grant = Grant {
-                owner: Arc::from(number.to_le_bytes()),
-                token: 1,
-                ttl: SECOND * 6,
-                sent,
-                server_time: (1_000_000, sent),
-                settled: Moment::PAST,
-                slots: None,
-            };
-            let options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 6));
-            let name = Name::new(b"", format!("x{number}").as_bytes()).unwrap();
-            let slot = engine.slot(&MutexKind, name);
-            let hold = Hold::first(Arc::clone(slot.target()), as_clock(), grant, options);
-            slot.enter(
-                &options,
-                WaitLimit::TryOnce,
-                &mut LongWait::begin(slot.shared_context(), slot.target(), None),
-            );
-            slot.granted(&hold, 0);
+            let holding = granted(&engine, &format!("x{number}"), SECOND * 6);
             // Not all of them are acquired at the same moment.
-            clock.put_forward(sent.after(Duration::from_micros(100)));
-            Holding::new(&slot, hold)
+            clock.put_forward(clock.now().after(Duration::from_micros(100)));
+            holding
         })
         .collect();
     link.set_lasting(Some(Delivery::Refused));
@@ -493,19 +456,10 @@ fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
 /// A lock that was granted just now.
 fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let sent = engine.now();
-    let grant = Grant {
-        owner: Arc::from(name.as_bytes()),
-        token: 1,
-        ttl,
-        sent,
-        server_time: (1_000_000, sent),
-        settled: Moment::PAST,
-        slots: None,
-    };
     let options = LockOptions::new().lease(LeaseOption::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
-    let (target, clock) = (Arc::clone(slot.target()), Arc::clone(&engine.clock));
-    let hold = Hold::first(target, clock, grant, options);
+    let value = OwnerValue::new(Arc::clone(slot.target()), name.as_bytes(), options);
+    let hold = Hold::first(value, Arc::clone(&engine.clock), Grant::test(ttl, sent));
     slot.enter(
         &options,
         WaitLimit::TryOnce,

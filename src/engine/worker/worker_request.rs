@@ -6,8 +6,9 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::lease::{Change, Lease, RenewalGuard};
 use crate::engine::ownership::{loss_cause, may_remain};
+use crate::engine::worker::removal::Removal;
 use crate::engine::worker::report::Report;
-use crate::engine::worker::scheduled_task::{PendingRelease, ScheduledTask, TimedTask, Watched};
+use crate::engine::worker::scheduled_task::{ScheduledTask, TimedTask, Watched};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::reply::{Ownership, OwnershipReply};
@@ -27,7 +28,7 @@ const MIN_RENEWAL: Duration = Duration::from_millis(1);
 /// One request of a pipeline.
 pub(super) enum WorkerRequest {
     Lease { need: LeaseNeed, watched: Watched, _under_way: RenewalGuard },
-    Release(Arc<PendingRelease>),
+    Remove(Arc<Removal>),
 }
 
 /// For what a request about a lease is sent.
@@ -47,7 +48,7 @@ pub(super) enum Next {
     /// The lease is lost: its slot ends its holds.
     End(Watched),
     /// The release is done.
-    Released(Arc<PendingRelease>),
+    Released(Arc<Removal>),
     Again(TimedTask),
 }
 
@@ -64,11 +65,11 @@ impl WorkerRequest {
                         LeaseCommand::Change { ttl, number, to: access }
                     }
                 };
-                LeaseRequest { target: &lease.target, owner: &lease.grant.owner, command }
+                LeaseRequest { target: &lease.value.target, owner: &lease.value.bytes, command }
             }
-            WorkerRequest::Release(task) => {
+            WorkerRequest::Remove(task) => {
                 let command = LeaseCommand::Release { ttl: task.ttl, last_token: task.last_token };
-                LeaseRequest { target: &task.target, owner: &task.owner, command }
+                LeaseRequest { target: &task.value.target, owner: &task.value.bytes, command }
             }
         }
     }
@@ -81,8 +82,8 @@ impl WorkerRequest {
     pub(super) fn repeated_at(&self, due: Moment) -> Next {
         match self {
             WorkerRequest::Lease { watched, .. } => Next::Look(watched.clone(), due),
-            WorkerRequest::Release(task) => {
-                Next::Again(TimedTask { due, task: ScheduledTask::Release(Arc::clone(task)) })
+            WorkerRequest::Remove(task) => {
+                Next::Again(TimedTask { due, task: ScheduledTask::Remove(Arc::clone(task)) })
             }
         }
     }
@@ -97,7 +98,7 @@ impl WorkerRequest {
                     left => now.after(left),
                 }
             }
-            WorkerRequest::Lease { .. } | WorkerRequest::Release(_) => Moment::FAR,
+            WorkerRequest::Lease { .. } | WorkerRequest::Remove(_) => Moment::FAR,
         }
     }
 
@@ -136,16 +137,15 @@ impl WorkerRequest {
                 }
                 Err(failure) => failed(need, watched, failure, now, protocol, report),
             },
-            WorkerRequest::Release(task) => match reply {
-                Ok(reply) if reply.sent >= task.settled => Next::Released(task),
-                // The reply is to a request that a later one may have overtaken: only a release that is sent
-                // after the value settled is final (rule 6).
-                Ok(_) => {
-                    Next::Again(TimedTask { due: task.settled, task: ScheduledTask::Release(task) })
-                }
+            WorkerRequest::Remove(task) => match reply {
+                Ok(reply) if task.is_final(reply.sent) => Next::Released(task),
+                Ok(_) => Next::Again(TimedTask {
+                    due: task.value.settled(),
+                    task: ScheduledTask::Remove(task),
+                }),
                 Err(_) => Next::Again(TimedTask {
                     due: retry_at(task.ttl, now),
-                    task: ScheduledTask::Release(task),
+                    task: ScheduledTask::Remove(task),
                 }),
             },
         }
@@ -170,7 +170,7 @@ fn failed(
             lease.renewal_failed();
             // Redis may have renewed it all the same. Should the lease be lost, its release must reach
             // that far.
-            if may_remain(protocol, &lease.grant.owner, &failure) {
+            if may_remain(protocol, &lease.value.bytes, &failure) {
                 lease.may_last_until(now.after(lease.ttl()));
             }
             report.failed(lease, failure, is_live.then_some(retry));

@@ -218,7 +218,7 @@ impl SlotState {
         step: &mut Step,
     ) -> Option<EnterOutcome> {
         let share = request.options.share;
-        let is_in_way = |lease: &&Arc<Lease>| !lease.options.share.fits_beside(share);
+        let is_in_way = |lease: &&Arc<Lease>| !lease.value.options.share.fits_beside(share);
         if self.acquirer.is_some() {
             // Another thread asks Redis at this moment. The worker ends them, before this one's turn.
             for lease in self.entries.iter().filter_map(Entry::lingering).filter(is_in_way) {

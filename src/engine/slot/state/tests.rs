@@ -11,6 +11,7 @@ use crate::base::share::Slots;
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
+use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::entry::EntryPhase;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::target::Target;
@@ -134,20 +135,16 @@ impl Bench {
         Some(text)
     }
 
+    fn value(&self) -> Arc<OwnerValue> {
+        OwnerValue::new(Arc::clone(&self.target), *b"owner", self.options)
+    }
+
     /// The acquirer gets the lock.
     fn grant(&mut self) {
         let now = self.now;
-        let grant = Grant {
-            owner: Arc::from(*b"owner"),
-            token: 1,
-            ttl: SECOND * 30,
-            sent: now,
-            server_time: (1_000_000, now),
-            settled: Moment::PAST,
-            slots: self.slots.clone(),
-        };
+        let grant = Grant { slots: self.slots.clone(), ..Grant::test(SECOND * 30, now) };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let hold = Hold::first(Arc::clone(&self.target), clock, grant, self.options);
+        let hold = Hold::first(self.value(), clock, grant);
         // Before the event, which may make another thread the acquirer.
         self.acquires = self.closing;
         if self.transition(|state, step| state.granted(&hold, 0, step)) {
@@ -189,15 +186,8 @@ impl Bench {
             _ => false,
         };
         let queued = self.state.acquirer.as_ref().is_some_and(|acquirer| acquirer.queued.is_some());
-        let attempt = Attempt {
-            owner: Arc::from(*b"owner"),
-            options: self.options,
-            settled: Moment::PAST,
-            unknown: false,
-            queued,
-            partial: false,
-            spent: false,
-        };
+        let attempt =
+            Attempt { value: self.value(), unknown: false, queued, partial: false, spent: false };
         self.acquires = false;
         self.transition(|state, step| state.stop_acquiring(Some(attempt), step));
         has_lease
