@@ -49,6 +49,9 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// How the log names the worker after a panic in one task.
 const PART: &str = "the renewal worker, which goes on with other locks,";
 
+/// A request with its reply.
+type Replied = (WorkerRequest, Result<OwnershipReply, Failure>);
+
 /// The worker's thread.
 pub(super) struct Runner {
     pub(super) protocol: Arc<dyn Protocol>,
@@ -217,11 +220,11 @@ impl Runner {
         // The callbacks were started before this, which may take as long as a silent server.
         if !requests.is_empty() {
             // Read again, as after the exchange: this thread may have had no processor since.
-            let reply = self.ask(&requests, self.clock.now());
+            let replies = self.ask(requests, self.clock.now());
             // Read again: the exchange may have taken longer than a lease has left, and a loss must be
             // noticed.
             let now = self.clock.now();
-            for (request, reply) in requests.into_iter().zip(reply) {
+            for (request, reply) in replies {
                 let repeated = request.repeated_at(now.after(LONGEST_RETRY));
                 let report = &mut self.report;
                 let next =
@@ -303,35 +306,32 @@ impl Runner {
     ///
     /// After a renewal that failed no pipeline goes on beyond the end of its lease: while Redis is
     /// silent, that end must not be noticed late.
-    fn ask(&self, requests: &[WorkerRequest], now: Moment) -> Vec<Result<OwnershipReply, Failure>> {
+    fn ask(&self, requests: Vec<WorkerRequest>, now: Moment) -> Vec<Replied> {
         let mut now = now;
-        let ends: Vec<Moment> = requests.iter().map(|request| request.end(now)).collect();
-        let mut order: Vec<usize> = (0..requests.len()).collect();
-        // Releases and counts come last: they end at `Moment::FAR`.
-        order.sort_by_key(|&number| ends[number]);
-        let mut reply: Vec<Option<Result<OwnershipReply, Failure>>> =
-            requests.iter().map(|_| None).collect();
+        let mut requests: Vec<(Moment, WorkerRequest)> =
+            requests.into_iter().map(|request| (request.end(now), request)).collect();
+        // Removals and counts come last: they end at `Moment::FAR`.
+        requests.sort_by_key(|&(end, _)| end);
 
-        let mut missed = Moment::FAR;
-        let mut rest = order.as_slice();
-        while let Some(&first) = rest.first() {
-            let timeout = |number: usize| self.renewal_timeout(ends[number], now);
+        let (mut missed, mut replies) = (Moment::FAR, Vec::with_capacity(requests.len()));
+        while let Some(&(first, _)) = requests.first() {
+            let timeout = |end: Moment| self.renewal_timeout(end, now);
             let most = timeout(first);
-            let alike = rest.partition_point(|&number| timeout(number) <= most * MAX_TIMEOUT_RATIO);
+            let alike =
+                requests.partition_point(|&(end, _)| timeout(end) <= most * MAX_TIMEOUT_RATIO);
 
-            let (group, others) = rest.split_at(alike);
+            let others = requests.split_off(alike);
             let lease_requests: Vec<LeaseRequest<'_>> =
-                group.iter().map(|&number| requests[number].request()).collect();
+                requests.iter().map(|(_, request)| request.request()).collect();
             // Bounded by the first lease of the group, which has the least time. A group after a failure
             // gets a short time at least, or it would not be sent at all.
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
 
             let outcomes = self.protocol.run(&lease_requests, deadline);
-            let is_renewal = |number: usize| requests[number].is_renewal();
-            self.tell(&outcomes, group.iter().map(|&number| is_renewal(number)), now);
-            for (&number, outcome) in group.iter().zip(outcomes) {
+            self.tell(&outcomes, requests.iter().map(|(_, request)| request.is_renewal()), now);
+            for ((end, request), outcome) in requests.into_iter().zip(outcomes) {
                 if outcome.is_err() {
-                    missed = missed.min(ends[number]);
+                    missed = missed.min(end);
                 }
                 // A refusal has no time of sending. It was sent now or later, and the earlier moment is
                 // the safe one.
@@ -342,15 +342,15 @@ impl Runner {
                         waiters: None,
                     })
                 };
-                reply[number] = Some(outcome.or_else(refused));
+                replies.push((request, outcome.or_else(refused)));
             }
 
-            rest = others;
-            if !rest.is_empty() {
+            requests = others;
+            if !requests.is_empty() {
                 now = self.clock.now();
             }
         }
-        reply.into_iter().map(|reply| reply.unwrap_or_else(|| Err(Failure::silent()))).collect()
+        replies
     }
 
     /// How long the renewal of a lease with this end waits for its reply.
