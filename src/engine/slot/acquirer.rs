@@ -30,104 +30,150 @@ pub(crate) struct ReceivedGrant {
 /// The thread that asks Redis for the lock, or waits for a message.
 #[derive(Debug)]
 pub(super) struct Acquirer {
-    /// Of its attempt.
-    pub(super) number: u64,
     pub(super) share: Share,
     /// Whether it makes more than one attempt.
     pub(super) waits: bool,
-    /// Whether Redis has replied that the lock is held.
-    pub(super) held_elsewhere: bool,
-    /// The holder that the last of these replies names.
+    pub(super) phase: AcquirerPhase,
+    /// What messages have said of its attempt.
+    pub(super) heard: Heard,
+    /// The holder that the last reply names, if one does.
     pub(super) blocker: Option<Blocker>,
-    /// When it asked Redis, if no reply has come since.
-    pub(super) asked_at: Option<Moment>,
-    /// A grant for its attempt that it has not looked at yet.
-    pub(super) grant: Option<ReceivedGrant>,
     /// What it asks for, while it stands in the queue of Redis for a lock that several may hold. Apart, so
     /// that a slot without a waiter is small.
     pub(super) queued: Option<Box<LockOptions>>,
-    /// Whether Redis has replied since it last asked, and it goes on waiting: a lease may be passed on to it.
-    pub(super) rests: bool,
-    /// The lease of another thread that was passed on to this one while it waited.
-    pub(super) passed: Option<Arc<Hold>>,
     /// Whether it should ask again at once.
     pub(super) retry_now: bool,
     pub(super) cancelled: bool,
-    /// Whether a message reported the eviction of the attempt before its grant was known.
+}
+
+/// What an acquirer does.
+#[derive(Debug)]
+pub(super) enum AcquirerPhase {
+    /// It has not asked yet: it leaves the lock to others first, or goes on with the attempt of another thread.
+    Arriving,
+    /// It waits for the first reply. Until then it has no place that others must not overtake.
+    Asking { since: Moment },
+    /// Redis has replied that the lock is held, and it waits. A lease may be passed on to it.
+    Resting,
+    /// It asks again, and Redis has not replied yet.
+    AskingAgain { since: Moment },
+    /// Another thread has passed its lease on to it.
+    Given(Arc<Hold>),
+    /// It has what it waited for, or is about to ask, or gives up. Nothing is passed on to it: nobody would have that
+    /// lease.
+    Ending,
+}
+
+/// What messages have said of an attempt whose grant is not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// Of the attempt.
+    pub(super) number: u64,
+    /// A grant that the acquirer has not looked at yet.
+    pub(super) grant: Option<ReceivedGrant>,
+    /// Whether it was evicted.
     pub(super) evicted: bool,
     pub(super) demand: Demand,
 }
 
 impl Acquirer {
-    pub(super) fn new(request: &EnterRequest, asked_at: Option<Moment>) -> Acquirer {
+    pub(super) fn new(request: &EnterRequest, phase: AcquirerPhase) -> Acquirer {
         Acquirer {
-            number: request.number,
             share: request.options.share,
             waits: request.wait_limit != WaitLimit::TryOnce,
-            held_elsewhere: false,
+            phase,
+            heard: Heard { number: request.number, ..Heard::default() },
             blocker: None,
-            asked_at,
-            grant: None,
             queued: None,
-            rests: false,
-            passed: None,
             retry_now: false,
             cancelled: false,
-            evicted: false,
-            demand: Demand::default(),
         }
     }
 
-    /// Another thread goes on with the same attempt, and its place in the queue.
+    /// Another thread goes on with the same attempt, and its place in the queue. The last reply is as good as one to
+    /// that thread if it `is_fresh`.
     pub(super) fn taken_over(self, is_fresh: bool) -> Acquirer {
-        // What came in messages is about the attempt and stays: its number, a grant, the demand. What is
-        // about the thread begins anew: `cancel_waits` ended the wait of the thread before it, not this one.
-        // A reply that is not older than a heartbeat is as good as one to this thread.
-        let held_elsewhere = is_fresh && self.held_elsewhere;
-        let rests = is_fresh && self.passed.is_none();
-        Acquirer { waits: true, held_elsewhere, rests, asked_at: None, cancelled: false, ..self }
+        // What came in messages is about the attempt and stays. What is about the thread begins anew: `cancel_waits`
+        // ended the wait of the thread before it, not this one.
+        let phase = if is_fresh { AcquirerPhase::Resting } else { AcquirerPhase::Arriving };
+        Acquirer { waits: true, phase, cancelled: false, ..self }
     }
 
     /// Another attempt of the same thread.
     pub(super) fn restart(&mut self, number: u64) {
         // A grant that was received is for the value before, which is being removed from Redis.
-        self.number = number;
-        self.grant = None;
-        self.evicted = false;
+        self.heard = Heard { number, ..Heard::default() };
         self.queued = None;
-        self.rests = false;
-        self.demand = Demand::default();
     }
 
-    /// Whether it waits for the reply to its first request. Until then it has no place that others must not
-    /// overtake.
+    /// It is about to ask.
+    pub(super) fn ask(&mut self, now: Moment) {
+        match self.phase {
+            AcquirerPhase::Arriving => self.phase = AcquirerPhase::Asking { since: now },
+            AcquirerPhase::Resting | AcquirerPhase::Ending => {
+                self.phase = AcquirerPhase::AskingAgain { since: now };
+            }
+            // The first request without a reply counts: each repetition would otherwise begin the silence
+            // anew, and an outage would never be seen by the threads that wait here.
+            _ => {}
+        }
+    }
+
+    /// Redis has replied that the lock is held.
+    pub(super) fn rest(&mut self, blocker: Option<Blocker>) {
+        self.blocker = blocker;
+        // A lease that was passed on stays: it has no other owner.
+        if !self.is_given() {
+            self.phase = AcquirerPhase::Resting;
+        }
+    }
+
+    /// Since when a request has had no reply.
+    pub(super) fn asked_at(&self) -> Option<Moment> {
+        match self.phase {
+            AcquirerPhase::Asking { since } | AcquirerPhase::AskingAgain { since } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Whether it waits for the first reply.
     pub(super) fn is_asking(&self) -> bool {
-        !self.held_elsewhere && self.asked_at.is_some()
+        matches!(self.phase, AcquirerPhase::Asking { .. })
+    }
+
+    /// Whether Redis has replied that the lock is held.
+    pub(super) fn has_reply(&self) -> bool {
+        !matches!(self.phase, AcquirerPhase::Arriving | AcquirerPhase::Asking { .. })
     }
 
     /// What a lease that is passed on to it must have been asked for. `None` unless it waits in the queue, and
     /// no reply or message is about to bring it another.
     pub(super) fn inherits(&self) -> Option<&LockOptions> {
-        let is_free = self.rests && self.grant.is_none() && !self.cancelled;
+        let is_free = matches!(self.phase, AcquirerPhase::Resting)
+            && self.heard.grant.is_none()
+            && !self.cancelled;
         self.queued.as_deref().filter(|_| is_free)
     }
 
-    /// Another thread passes its lease on to it.
-    pub(super) fn inherit(&mut self, hold: Arc<Hold>) {
-        self.passed = Some(hold);
-        self.rests = false;
+    /// Whether it has a lease that another thread passed on, and has not looked at it yet.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self.phase, AcquirerPhase::Given(_))
     }
 
-    /// Takes the lease that was passed on to it. From now on it gets none until Redis has replied again: it is
-    /// about to ask, or has another, or gives up, and nobody would have that lease.
-    pub(super) fn take_passed(&mut self) -> Option<Arc<Hold>> {
-        self.rests = false;
-        self.passed.take()
+    /// It rests no more. Takes the lease that was passed on to it.
+    pub(super) fn end_rest(&mut self) -> Option<Arc<Hold>> {
+        match std::mem::replace(&mut self.phase, AcquirerPhase::Ending) {
+            AcquirerPhase::Given(hold) => return Some(hold),
+            AcquirerPhase::Resting => {}
+            // A request that had no reply stays one.
+            other => self.phase = other,
+        }
+        None
     }
 
     /// Whether its thread waits: one that a lease was passed on to has what it waited for.
     pub(super) fn is_waiting(&self) -> bool {
-        self.waits && self.passed.is_none()
+        self.waits && !self.is_given()
     }
 
     /// Whether a reply that there is not enough left for it holds for this request too.
@@ -139,7 +185,7 @@ impl Acquirer {
 
     /// Whether there is no reason to end its pause.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.cancelled && !self.retry_now && self.grant.is_none() && self.passed.is_none()
+        !self.cancelled && !self.retry_now && self.heard.grant.is_none() && !self.is_given()
     }
 }
 

@@ -14,8 +14,8 @@ impl SlotState {
         // A grant for an earlier attempt is ignored, and not lost: that attempt is being removed from
         // Redis, and its release hands the lock over. To take it would be to use an attempt after its end
         // (rule 5).
-        if acquirer.number == grant.number {
-            acquirer.grant = Some(ReceivedGrant { grant: grant.clone(), received: step.now });
+        if acquirer.heard.number == grant.number {
+            acquirer.heard.grant = Some(ReceivedGrant { grant: grant.clone(), received: step.now });
             step.wakes_acquirer = true;
         }
     }
@@ -36,9 +36,10 @@ impl SlotState {
             waiters
         };
         // The acquirer too: the message may come before the reply with the grant.
-        let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number);
+        let heard =
+            self.acquirer.as_mut().map(|it| &mut it.heard).filter(|heard| heard.number == number);
         let entries = self.entries.iter_mut().filter(|entry| entry.is_attempt(number));
-        let demands = acquirer.map(|acquirer| &mut acquirer.demand).into_iter();
+        let demands = heard.map(|heard| &mut heard.demand).into_iter();
         // A message that counts none was sent by a waiter all the same.
         let demands = demands.chain(entries.map(|entry| &mut entry.demand));
         demands.map(|demand| demand.set(waiters.max(1))).count() > 0
@@ -61,18 +62,18 @@ impl SlotState {
         // the reply. Where it was not counted, one other is missed until its next heartbeat. What is counted for
         // itself comes after its grant.
         let is_own = self.acquirer.as_ref().is_some_and(|acquirer| {
-            let may_wait = acquirer.queued.is_some() || acquirer.asked_at.is_some();
-            acquirer.waits && may_wait && acquirer.number != number
+            let may_wait = acquirer.queued.is_some() || acquirer.asked_at().is_some();
+            acquirer.waits && may_wait && acquirer.heard.number != number
         });
         waiters.saturating_sub(u32::from(self.overlaps && is_own))
     }
 
     /// A message reports that this attempt was evicted: the worker asks Redis about its lease at once.
     pub(in crate::engine::slot) fn on_evicted(&mut self, number: u64, step: &mut Step) {
-        if let Some(acquirer) = self.acquirer.as_mut().filter(|acquirer| acquirer.number == number)
-        {
+        let heard = self.acquirer.as_mut().map(|it| &mut it.heard);
+        if let Some(heard) = heard.filter(|heard| heard.number == number) {
             // The reply with the grant may still be on its way. `granted` looks at this.
-            acquirer.evicted = true;
+            heard.evicted = true;
         }
         let entry = self.entries.iter().find(|entry| entry.is_attempt(number) && entry.is_held());
         if let Some(lease) = entry.and_then(|entry| entry.lease.upgrade()) {
@@ -95,7 +96,7 @@ impl SlotState {
     pub(in crate::engine::slot) fn request_retry(&mut self, step: &mut Step) {
         if let Some(acquirer) = &mut self.acquirer {
             acquirer.retry_now = true;
-            acquirer.demand.wanted = true;
+            acquirer.heard.demand.wanted = true;
             step.wakes_acquirer = true;
         }
         if let Some(upgrader) = &mut self.upgrader {

@@ -8,29 +8,37 @@
 //! | part | phase | has | meaning |
 //! | --- | --- | --- | --- |
 //! | acquirer | none | | no thread asks Redis |
-//! | | asking | when it asked | one thread asks Redis, or waits for the reply to its first request |
-//! | | held elsewhere | who is in the way | Redis has replied that the lock is held, and that thread waits |
+//! | | arriving | | one thread is about to ask Redis: it yields to others first, or takes the attempt of another thread over |
+//! | | asking | since when | it waits for the first reply |
+//! | | resting | | Redis has replied that the lock is held, and it waits |
+//! | | asking again | since when | it has asked once more |
+//! | | given | a hold | another thread has passed its lease on to it |
+//! | | ending | | it has what it waited for, or gives up |
 //! | entry | held | one hold; several that share it to read | threads have the lock |
 //! | | lingering | its lease, and the slot | no thread holds it, and the process keeps it for a while |
 //! | | releasing | since when | it is being released |
 //! | queue | | | threads that wait, first come first served |
 //!
+//! The acquirer *waits* while it is resting, asking again, given or ending.
+//!
 //! | event | from | to | effects |
 //! | --- | --- | --- | --- |
-//! | `enter` | nobody acquires, and no entry is in the way | asking | the thread acquires |
+//! | `enter` | nobody acquires, and no entry is in the way | asking, or arriving if it yields | the thread acquires |
 //! | | lingering, with suitable options | held | the thread holds |
 //! | | lingering, with others | asking | the thread releases the old entry and acquires |
 //! | | any other | queued, or busy if it makes one attempt only | |
 //! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
-//! | `held_elsewhere` | asking | held elsewhere | threads with one attempt get *busy* |
-//! | `granted` | asking, held elsewhere | held | these too; the worker watches the lease |
-//! | `stop_acquiring` | asking, held elsewhere | no acquirer, or the next thread asks | the next takes the place in the queue along |
-//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds |
+//! | `take_received`, `take_passed` | arriving | asking | |
+//! | | resting, given | asking again, or ending with what was received | |
+//! | `held_elsewhere` | asking, asking again | resting | threads with one attempt get *busy* |
+//! | `granted` | any acquirer | held | these too; the worker watches the lease |
+//! | `stop_acquiring` | any acquirer | no acquirer; or the next thread, resting or arriving | the next takes the place in the queue along |
+//! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; an acquirer that rests is given |
 //! | `end_over` | held | held by those whose time is not over | losses; the caller removes an entry without a hold |
 //! | `remove` | held (lost), releasing (done) | no entry | the next thread acquires; the worker forgets the lease |
 //! | `end_linger` | lingering | releasing | the caller releases the lease |
-//! | `on_grant` | asking, held elsewhere | same, with a grant | the acquirer wakes |
-//! | `request_retry` | asking, held elsewhere | same, to ask at once | the acquirer wakes |
+//! | `on_grant` | any acquirer | same, with a grant | the acquirer wakes |
+//! | `request_retry` | any acquirer | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker asks about the lease |
 //! | `take_news` | any | same, with what replies have counted | before each other event |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
@@ -69,7 +77,7 @@ use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::hold::Hold;
 use crate::engine::lease::{Count, Lease};
-use crate::engine::slot::acquirer::{Acquirer, Received, Upgrader};
+use crate::engine::slot::acquirer::{Acquirer, AcquirerPhase, Heard, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::door::Door;
 use crate::engine::slot::entry::Entry;
@@ -177,7 +185,7 @@ impl SlotState {
             None if once && self.entries.iter().any(Entry::is_held) => {
                 return Some(EnterOutcome::Now(Admission::Busy(self.blocker())));
             }
-            Some(acquirer) if once && acquirer.held_elsewhere && acquirer.answers_for(request) => {
+            Some(acquirer) if once && acquirer.has_reply() && acquirer.answers_for(request) => {
                 if step.now.since(self.last_held_at) <= MAX_HOLDER_AGE {
                     let blocker = acquirer.blocker.clone();
                     return Some(EnterOutcome::Now(Admission::Busy(blocker)));
@@ -255,9 +263,12 @@ impl SlotState {
     fn acquire(&mut self, request: &EnterRequest, now: Moment) -> Admission {
         self.shut_door_for(request);
         let yield_until = self.fairness.yields_at(now).then_some(self.fairness.until);
-        // A thread that yields asks nobody yet: its pause must not count as silence of Redis.
-        let asked_at = yield_until.is_none().then_some(now);
-        self.acquirer = Some(Acquirer::new(request, asked_at));
+        let phase = match yield_until {
+            None => AcquirerPhase::Asking { since: now },
+            // It asks nobody yet: its pause must not count as silence of Redis.
+            Some(_) => AcquirerPhase::Arriving,
+        };
+        self.acquirer = Some(Acquirer::new(request, phase));
         Admission::Acquire { number: request.number, yield_until }
     }
 
@@ -295,15 +306,15 @@ impl SlotState {
         // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
         // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
         let lately = since.max(now.before(HEARTBEAT * 2));
-        let is_told = self.acquirer.as_ref().is_none_or(|acquirer| acquirer.held_elsewhere)
-            || self.last_held_at >= lately;
+        let is_told =
+            self.acquirer.as_ref().is_none_or(Acquirer::has_reply) || self.last_held_at >= lately;
 
         let releasing = || self.entries.iter().filter_map(Entry::releasing_since).min();
         // With a holder known, only the request that is under way can be unanswered. Without one this
         // thread has learned nothing since it came: acquirers that fail one after the other, each of them
         // quickly, have no long silence of their own.
         let asked_at = match &self.acquirer {
-            Some(acquirer) => acquirer.asked_at,
+            Some(acquirer) => acquirer.asked_at(),
             None => releasing(),
         };
         let silence = now.since(if is_told { asked_at? } else { since });
@@ -329,10 +340,7 @@ impl SlotState {
             if self.overlaps && acquirer.queued.is_none() {
                 acquirer.queued = queued.copied().map(Box::new);
             }
-            acquirer.held_elsewhere = true;
-            acquirer.rests = acquirer.queued.is_some();
-            acquirer.blocker = blocker;
-            acquirer.asked_at = None;
+            acquirer.rest(blocker);
             if acquirer.waits {
                 self.note_wait(step);
             }
@@ -363,19 +371,17 @@ impl SlotState {
     /// acquirer asks Redis now.
     pub(super) fn take_received(&mut self, asks: bool, now: Moment) -> Option<Received> {
         let acquirer = self.acquirer.as_mut()?;
-        let hold = acquirer.take_passed().map(Received::Hold);
-        let received = hold.or_else(|| acquirer.grant.take().map(Received::Grant));
+        let hold = acquirer.end_rest().map(Received::Hold);
+        let received = hold.or_else(|| acquirer.heard.grant.take().map(Received::Grant));
         if received.is_none() && asks {
-            // The first request without a reply counts: each repetition would otherwise begin the silence
-            // anew, and an outage would never be seen by the threads that wait here.
-            acquirer.asked_at.get_or_insert(now);
+            acquirer.ask(now);
         }
         received
     }
 
     /// Takes the hold that was passed on to the acquirer, if one was.
     pub(super) fn take_passed(&mut self) -> Option<Arc<Hold>> {
-        self.acquirer.as_mut()?.take_passed()
+        self.acquirer.as_mut()?.end_rest()
     }
 
     /// The acquirer has the lease now, unless the client is closing. `waiters` is how many wait in other
@@ -386,19 +392,20 @@ impl SlotState {
         if step.closing {
             return false;
         }
-        let Some(mut acquirer) = self.acquirer.take() else { return false };
+        let Some(acquirer) = self.acquirer.take() else { return false };
         // What messages said about this attempt before the reply came stays valid (rule 18).
-        acquirer.demand.add(waiters);
+        let Heard { number, mut demand, evicted, .. } = acquirer.heard;
+        demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
         if self.entries.is_empty() {
             self.entries.reserve_exact(1);
         }
-        self.entries.push(Entry::new(acquirer.number, hold, acquirer.demand, step.now));
+        self.entries.push(Entry::new(number, hold, demand, step.now));
         self.fairness.end(false, step.now);
 
         let lease = &hold.lease;
-        if acquirer.evicted {
+        if evicted {
             // The eviction is later than the grant, though its message came first. Only Redis can say
             // whether it is true, so the lease is in doubt from the start, and the worker asks now.
             lease.doubt(step.now);
@@ -406,12 +413,12 @@ impl SlotState {
         self.note_hold(lease, step);
         if lease.access() == Some(Access::Read) {
             // Also by an upgrade of this process, which may not be heard of elsewhere yet.
-            match acquirer.demand.wanted || self.upgrader.is_some() {
+            match demand.wanted || self.upgrader.is_some() {
                 true => self.door.shut(),
-                false => self.door.open(acquirer.number, lease.grant.sent),
+                false => self.door.open(number, lease.grant.sent),
             }
             // Those that have stood behind it come in with it, also before others: one round of readers.
-            self.admit_readers(acquirer.number, step);
+            self.admit_readers(number, step);
         }
         // Where holds may overlap the next thread acquires now, and need not wait for this holder.
         if self.overlaps {
@@ -444,7 +451,7 @@ impl SlotState {
                 // heartbeat, or asked a moment ago.
                 let age = step.now.since(self.last_held_at);
                 let is_fresh =
-                    before.queued.is_some() && before.asked_at.is_none() && age < HEARTBEAT;
+                    before.queued.is_some() && before.asked_at().is_none() && age < HEARTBEAT;
                 let pause = if is_fresh { HEARTBEAT - age } else { Duration::ZERO };
                 step.admit(next, Admission::TakeOver(attempt, pause));
                 self.queue.pop_front();
@@ -553,7 +560,7 @@ impl SlotState {
     /// Returns whether that cancels a wait.
     pub(super) fn cancel_acquirer(&mut self, step: &mut Step) -> bool {
         // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
-        let acquirer = self.acquirer.as_mut().filter(|acquirer| acquirer.passed.is_none());
+        let acquirer = self.acquirer.as_mut().filter(|acquirer| !acquirer.is_given());
         let Some(acquirer) = acquirer else { return false };
         let waits = acquirer.waits && !acquirer.cancelled;
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only

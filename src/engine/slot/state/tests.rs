@@ -202,7 +202,7 @@ impl Bench {
 
     /// Whether a lease was passed on to the acquirer, which has not looked yet.
     fn is_passed(&self) -> bool {
-        self.state.acquirer.as_ref().is_some_and(|acquirer| acquirer.passed.is_some())
+        self.state.acquirer.as_ref().is_some_and(|acquirer| acquirer.is_given())
     }
 
     /// Whether the worker comes to the slot, or to the lease of an entry.
@@ -219,7 +219,7 @@ impl Bench {
         let state = &self.state;
         assert_eq!(state.acquirer.is_some(), self.acquires);
         assert_eq!(state.queue.len(), self.waiting.len());
-        let passed = state.acquirer.iter().filter(|acquirer| acquirer.passed.is_some()).count();
+        let passed = state.acquirer.iter().filter(|acquirer| acquirer.is_given()).count();
         let held = state.holds().len();
         assert_eq!(held, self.held.len() + passed);
         if !state.overlaps {
@@ -542,7 +542,7 @@ fn random_events_keep_the_invariants() {
 fn place(state: &SlotState) -> &'static str {
     match (&state.acquirer, state.entries.first().map(|entry| &entry.phase)) {
         (None, None) => "free",
-        (Some(acquirer), None) if acquirer.held_elsewhere => "held elsewhere",
+        (Some(acquirer), None) if acquirer.has_reply() => "held elsewhere",
         (Some(_), None) => "asking",
         (None, Some(EntryPhase::Held(_))) => "held",
         (None, Some(EntryPhase::Lingering { .. })) => "lingering",

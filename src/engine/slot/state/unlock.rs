@@ -8,7 +8,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
-use crate::engine::slot::acquirer::Acquirer;
+use crate::engine::slot::acquirer::{Acquirer, AcquirerPhase};
 use crate::engine::slot::entry::{Entry, EntryPhase, KeepAlive};
 use crate::engine::slot::fairness::PASS_ON_WHILE_LISTENED;
 use crate::engine::slot::state::SlotState;
@@ -52,7 +52,7 @@ impl SlotState {
             && let Some(acquirer) = &mut self.acquirer
         {
             self.entries[index].pass_on(&next, step.now);
-            acquirer.inherit(next);
+            acquirer.phase = AcquirerPhase::Given(next);
             step.wakes_acquirer = true;
             step.watch(lease);
             return Unlocked::ToThread;

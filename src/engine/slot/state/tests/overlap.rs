@@ -35,7 +35,7 @@ fn look(bench: &mut Bench, asks: bool) -> Option<Received> {
 }
 
 fn message(bench: &mut Bench) {
-    let number = bench.state.acquirer.as_ref().unwrap().number;
+    let number = bench.state.acquirer.as_ref().unwrap().heard.number;
     let grant = GrantMessage {
         number,
         token: 2,
