@@ -19,11 +19,15 @@
 -- high, as it has the weights of leases that have ended until a script takes them out; that is safe (rule 24).
 --
 -- The marks of a lock are the members declared, limit and used, with whole numbers as scores. In a read-write lock,
--- declared and limit are 2^32, which no semaphore has. No other member of a semaphore has a score below 2^32. A sorted
--- set without the marks belongs to a user, and one with the marks of the other kind is a lock of that kind. Both are
+-- declared and limit are 2^32, which no semaphore has. All other members have higher scores than the marks. While the
+-- sum is above zero, the lowest of these is a slot in a semaphore, and the highest is the lease of a holder in a
+-- read-write lock. Where the sum is zero there are no slots, and the set has a time to live, as each script that makes
+-- one gives it. If a user has taken that from a lock in use, its holders show that it is a lock.
+--
+-- Any other sorted set belongs to a user, and one with the marks of the other kind is a lock of that kind. Both are
 -- left unchanged, and the reply says which it is (rule 43). All versions write the same marks, so that an older client
 -- and a newer one can share a lock. A key that does not exist is a lock that nobody has used. If the asking attempt is
--- itself a holder, the key is a lock, and no more needs to be counted.
+-- itself a holder, the key is a lock, and nothing more needs to be looked at.
 --
 -- There are no functions here: to make them takes time, also where none is called.
 
@@ -40,16 +44,31 @@ local permits = tonumber(word)
 local now, digits -- the server's time, where it has been asked for
 
 local found -- the kind of lock at the key
+local is_endless = false
 if not (declared and limit and known[3]) then
   found = redis.call('EXISTS', KEYS[1]) == 0 and KIND
-elseif declared == ALL and limit == ALL then
-  found = 'read-write lock'
-elseif declared > 0 and math.max(declared, limit, used) < 2147483648 and math.min(limit, used) >= 0
-  and declared % 1 + limit % 1 + used % 1 == 0
-  and (lease and word or redis.call('ZCOUNT', KEYS[1], '-inf', '(4294967296') == 3) then
-  found = 'semaphore'
+elseif declared > 0 and math.min(limit, used) >= 0 and declared % 1 + limit % 1 + used % 1 == 0 then
+  if declared == ALL and limit == ALL and used <= ALL then
+    found = 'read-write lock'
+  elseif math.max(declared, limit, used) < 2147483648 then
+    found = 'semaphore'
+  end
+  if found and not (lease and word) then
+    local at = used > 0 and declared == ALL and '-1' or '3'
+    local member = redis.call('ZRANGE', KEYS[1], at, at, 'WITHSCORES')
+    if used > 0 then
+      found = string.match(member[1] or '', '^[%d/]+q:%x+:%x+:%d+:%w+:') and found
+    else
+      found = (tonumber(member[2]) or math.huge) >= 1099511627776 and found
+      is_endless = found and redis.call('PTTL', KEYS[1]) < 0
+      found = not is_endless and found
+    end
+  end
 end
 if found ~= KIND then
   local what = found and 'the key is a ' .. found
+  if is_endless then
+    what = 'not a lock: a sorted set without a time to live; choose another name, or EXPIRE it if it was a lock'
+  end
   return {err = 'WRONGTYPE ' .. (what or 'not a lock: a sorted set without the marks of a lock; choose another name')}
 end

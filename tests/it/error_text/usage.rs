@@ -69,6 +69,13 @@ fn holds() -> Vec<Row> {
         gpus.try_acquire().unwrap_err(),
     ));
     ask::<()>(&server, &["DEL", NAME]);
+    ask::<()>(&server, &["ZADD", NAME, "4", "declared", "4", "limit", "0", "used"]);
+    rows.push(row(
+        "a user's sorted set has the members of a free semaphore",
+        "choose another name",
+        gpus.try_acquire().unwrap_err(),
+    ));
+    ask::<()>(&server, &["DEL", NAME]);
     let reader = client.rw_lock(NAME).unwrap().read().unwrap();
     rows.push(row(
         "a semaphore of the name of a read-write lock",

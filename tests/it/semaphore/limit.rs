@@ -135,11 +135,26 @@ fn set_of_a_user_is_an_error_and_not_touched() {
     add("declared", &["4", "declared"]);
     // All that a lock has, and what it has not.
     add("marks", &["4", "declared", "4", "limit", "0", "used", "7", "alice"]);
-    for name in ["jobs", "declared", "marks"] {
-        refuses_permits(&server, &client, name, "a sorted set without the marks of a lock");
-        refuses_access(&server, &client, name, "a sorted set without the marks of a lock");
+    let (unmarked, endless) =
+        ("a sorted set without the marks of a lock", "a sorted set without a time to live");
+    let mut sets = vec![("jobs", unmarked), ("declared", unmarked), ("marks", unmarked)];
+    // Nothing but what a lock has.
+    let alike = [
+        ("stock", ["4", "4", "0"], endless),
+        ("sold", ["4", "4", "1"], unmarked),
+        ("bytes", ["4294967296", "4294967296", "0"], endless),
+        ("sent", ["4294967296", "4294967296", "4294967296"], unmarked),
+    ];
+    for (name, [declared, limit, used], what) in alike {
+        let words = ["ZADD", name, declared, "declared", limit, "limit", used, "used"];
+        ask::<()>(&server, &words);
+        sets.push((name, what));
+    }
+    for (name, what) in sets {
+        refuses_permits(&server, &client, name, what);
+        refuses_access(&server, &client, name, what);
         let error = client.locks_named(name).unwrap_err();
-        assert!(error.to_string().contains("a sorted set without the marks of a lock"), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
     }
     assert_eq!(client.locks("*").unwrap().with_scan().filter_map(Result::ok).count(), 0);
 }

@@ -1789,7 +1789,32 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "set-with-marks-and-more-adopted",
         "rule 43",
+        "weighted::kind::set_with_marks_and_more_is_data",
+    ),
+    bug(
+        "set-without-holders-adopted",
+        "rule 43",
+        "weighted::kind::set_with_a_sum_and_no_holder_is_data",
+    ),
+    bug(
+        "set-without-an-end-adopted",
+        "rule 43",
+        "weighted::kind::free_lock_without_an_end_is_data",
+    ),
+    bug(
+        "marks-of-no-whole-numbers-adopted",
+        "rule 43",
         "weighted::kind::set_of_a_user_is_an_error_and_not_touched",
+    ),
+    bug(
+        "held-semaphore-without-an-end-refused",
+        "rule 43",
+        "weighted::kind::semaphore_is_known_in_all_its_states",
+    ),
+    bug(
+        "held-read-write-lock-refused",
+        "rule 43",
+        "weighted::kind::read_write_lock_is_known_in_all_its_states",
     ),
     bug(
         "weighted-kinds-not-told-apart",

@@ -64,28 +64,177 @@ fn is_refused(lab: &mut Lab, is_rw: bool, what: &str) {
 
 const NOW: &str = "1700000000123";
 
-#[test]
-pub(crate) fn set_of_a_user_is_an_error_and_not_touched() {
-    let marks = ["4", "declared", "4", "limit", "1", "used"];
-    let sets: [&[&str]; 7] = [
-        // Times in ms, which lie in the band of leases.
-        &[NOW, "job:1", "1700000000124", "job:2"],
-        &["1", "declared"],
-        &["4294967296", "declared", "4294967296", "limit"],
-        &["0.5", "declared", "4", "limit", "1", "used"],
-        &["4", "declared", NOW, "limit", "1", "used"],
-        &["-4", "declared", "4", "limit", "1", "used"],
-        // All the marks, and more.
-        &[marks[0], marks[1], marks[2], marks[3], marks[4], marks[5], "7", "alice", NOW, "bob"],
-    ];
+/// Members with their scores: the marks of a lock.
+macro_rules! marks {
+    ($limit:literal, $used:literal $($more:tt)*) => {
+        &[$limit, "declared", $limit, "limit", $used, "used" $($more)*]
+    };
+}
+
+const UNMARKED: &str = "not a lock: a sorted set without the marks of a lock";
+const ENDLESS: &str = "not a lock: a sorted set without a time to live";
+
+/// Neither kind changes them, with a time to live or without, and says that they are this.
+#[track_caller]
+fn are_data(sets: &[&[&str]], may_end: &[bool], what: &str) {
     on_both(2, |lab| {
         for set in sets {
-            lab.ask(&[&["ZADD", LOCK], set].concat());
-            for is_rw in [false, true] {
-                is_refused(lab, is_rw, "not a lock: a sorted set");
+            for &ends in may_end {
+                lab.ask(&[&["ZADD", LOCK], *set].concat());
+                if ends {
+                    lab.ask(&["PEXPIRE", LOCK, "600000"]);
+                }
+                for is_rw in [false, true] {
+                    is_refused(lab, is_rw, what);
+                }
+                lab.ask(&["DEL", LOCK]);
             }
-            lab.ask(&["DEL", LOCK]);
         }
+    });
+}
+
+#[test]
+pub(crate) fn set_of_a_user_is_an_error_and_not_touched() {
+    are_data(
+        &[
+            // Times in ms, which lie in the band of leases.
+            &[NOW, "job:1", "1700000000124", "job:2"],
+            &["1", "declared"],
+            &["4294967296", "declared", "4294967296", "limit"],
+            &["0.5", "declared", "4", "limit", "1", "used"],
+            &["4.5", "declared", "4", "limit", "0", "used"],
+            &["4", "declared", "4.5", "limit", "0", "used"],
+            &["4", "declared", "4", "limit", "0.5", "used"],
+            &["4", "declared", NOW, "limit", "1", "used"],
+            &["-4", "declared", "4", "limit", "1", "used"],
+            &["4294967296", "declared", "4294967296", "limit", "0.5", "used"],
+            &["4294967296", "declared", "4294967296", "limit", "-1", "used"],
+            &["4294967296", "declared", "4294967296", "limit", "4294967297", "used"],
+        ],
+        &[false, true],
+        UNMARKED,
+    );
+}
+
+/// A free lock has nothing but its marks, and what users put among the leases.
+#[test]
+pub(crate) fn set_with_marks_and_more_is_data() {
+    are_data(
+        &[
+            marks!("4", "0", "7", "alice"),
+            marks!("4", "0", "4294967296", "alice"),
+            marks!("4294967296", "0", "7", "alice"),
+            marks!("4294967296", "0", "4294967296", "alice"),
+            marks!("4294967296", "0", "4294967300", "alice"),
+        ],
+        &[true],
+        UNMARKED,
+    );
+}
+
+/// A lock whose sum is above zero has holders.
+#[test]
+pub(crate) fn set_with_a_sum_and_no_holder_is_data() {
+    are_data(
+        &[
+            marks!("4", "1"),
+            marks!("4", "1", "7", "alice", NOW, "bob"),
+            marks!("4", "1", "4294967296", "alice", NOW, "bob"),
+            marks!("4", "1", NOW, "bob"),
+            marks!("4294967296", "1"),
+            marks!("4294967296", "4294967296"),
+            marks!("4294967296", "1", "7", "alice"),
+            marks!("4294967296", "1", NOW, "bob"),
+            marks!("4294967296", "4294967296", NOW, "bob"),
+        ],
+        &[false, true],
+        UNMARKED,
+    );
+}
+
+/// The marks of a free lock: each script of ours gives it an end.
+#[test]
+pub(crate) fn free_lock_without_an_end_is_data() {
+    are_data(&[marks!("4", "0"), marks!("4294967296", "0")], &[false], ENDLESS);
+}
+
+/// No script of the lock's kind says that it is none, and the other kind's scripts say which it is.
+#[track_caller]
+fn is_known(lab: &mut Lab, is_rw: bool) {
+    let kind = ["the key is a semaphore", "the key is a read-write lock"][usize::from(is_rw)];
+    is_refused(lab, !is_rw, kind);
+    for name in [Name::Look, Name::Inspect] {
+        let arguments: &[&str] = if name == Name::Look { &["look"] } else { &["10", "inspect"] };
+        let words = command(lab.scripts.text(name, is_rw), arguments.iter().copied());
+        lab.command(&words).expect("it is a lock");
+    }
+    lab.limit = if is_rw { ALL } else { 2 };
+    let attempt = if is_rw { writer(7) } else { permits(7, 1) };
+    let request = lab.acquire_request(attempt, Mode::Beat);
+    let words = request.words(&lab.scripts);
+    lab.command(&words).expect("it is a lock");
+}
+
+/// With its time to live, and where a user has taken that away while it is held.
+#[track_caller]
+fn is_known_while_held(lab: &mut Lab, is_rw: bool) {
+    is_known(lab, is_rw);
+    lab.ask(&["PERSIST", LOCK]);
+    is_known(lab, is_rw);
+    lab.ask(&["PEXPIRE", LOCK, "600000"]);
+}
+
+#[test]
+pub(crate) fn semaphore_is_known_in_all_its_states() {
+    on_both(2, |lab| {
+        lab.resize(1);
+        is_known(lab, false); // nobody has used it
+        lab.resize(2);
+        lab.take(permits(0, 2));
+        is_known_while_held(lab, false);
+        lab.wait(permits(1, 1));
+        is_known_while_held(lab, false);
+        lab.resize(0);
+        is_known_while_held(lab, false); // more is held than there is
+        lab.release(permits(0, 2));
+        is_known(lab, false);
+        lab.resize(2);
+        lab.take(permits(2, 1));
+        lab.take(permits(3, 1));
+        lab.release(permits(2, 1));
+        is_known_while_held(lab, false); // the lowest slot is free
+        lab.end(permits(3, 1));
+        let words = command(lab.scripts.text(Name::Look, false), ["look"].into_iter());
+        lab.command(&words).expect("it is a lock"); // a lease has ended
+        is_known(lab, false); // and was taken out
+        lab.ask(&["ZADD", LOCK, NOW, "job:1"]);
+        is_known(lab, false); // a user's, among the leases
+    });
+}
+
+#[test]
+pub(crate) fn read_write_lock_is_known_in_all_its_states() {
+    on_both(ALL, |lab| {
+        lab.take(reader(0));
+        is_known_while_held(lab, true);
+        lab.take(upgradable(1));
+        is_known_while_held(lab, true);
+        lab.change(upgradable(1), 1, Become::Writer);
+        is_known_while_held(lab, true); // it waits for the reader
+        lab.release(reader(0));
+        is_known_while_held(lab, true); // it is the writer
+        lab.change(upgradable(1), 2, Become::Reader);
+        is_known_while_held(lab, true);
+        lab.end(upgradable(1));
+        let words = command(lab.scripts.text(Name::Look, true), ["look"].into_iter());
+        lab.command(&words).expect("it is a lock"); // a lease has ended
+        is_known(lab, true);
+        is_known(lab, true); // and was taken out: the marks are left
+        lab.take(writer(2));
+        is_known_while_held(lab, true);
+        lab.ask(&["ZADD", LOCK, NOW, "job:1"]);
+        let words = command(lab.scripts.text(Name::Look, true), ["look"].into_iter());
+        lab.command(&words).expect("it is a lock"); // a user's, among the leases
     });
 }
 
