@@ -1,5 +1,6 @@
 //! The settings of a client as a file has them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::base::error::{Error, Result};
 use crate::base::option::{LockOptions, Release, Wait};
 use crate::base::serial::{LeaseForm, span};
-use crate::client::{LockClient, LockClientBuilder};
+use crate::client::{LockClient, LockClientBuilder, address_map};
 use crate::wire::endpoint::{GivenServer, shown};
 
 /// The settings of a [`LockClient`] and the options of its locks, as a file in TOML, JSON or the like has them.
@@ -46,6 +47,8 @@ pub struct ClientSettings {
     sentinels: Option<Vec<String>>,
     #[serde(deserialize_with = "urls")]
     cluster: Option<Vec<String>>,
+    /// From what is announced to what is connected to.
+    map_address: Option<BTreeMap<String, String>>,
     connect_timeout: Option<String>,
     command_timeout: Option<String>,
     max_size: Option<u32>,
@@ -141,8 +144,8 @@ impl ClientSettings {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a time that is none. Everything else is checked by
-    /// [`build`](LockClientBuilder::build).
+    /// [`is_config`](crate::Error::is_config) for a time or an address of `map_address` that is none. Everything else
+    /// is checked by [`build`](LockClientBuilder::build).
     ///
     /// ```
     /// use leasehold::ClientSettings;
@@ -160,6 +163,9 @@ impl ClientSettings {
             |text, field| span_or_never(field, text)? => idle_timeout, max_lifetime, slow_wait;
             |value, _field| *value => max_size, min_idle, max_idle, test_on_borrow, announce, connect_now;
             |text, _field| text => name_prefix, label;
+        }
+        if let Some(pairs) = &self.map_address {
+            builder = builder.map_address(address_map::mapper(pairs)?);
         }
         #[cfg(feature = "tls")]
         {

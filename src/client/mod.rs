@@ -1,5 +1,7 @@
 //! The clients and their builders, and locking by key on top of them.
 
+#[cfg(feature = "serde")]
+mod address_map;
 mod builder;
 #[cfg(feature = "serde")]
 mod client_settings;

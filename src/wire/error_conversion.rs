@@ -168,7 +168,8 @@ fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
         && !error.is_connection_refusal()
         && io_kind(error).is_some()
     {
-        "look whether its maxclients is reached, whether it expects rediss://, or whether it is a proxy that does not know CLIENT or TIME"
+        "look whether its maxclients is reached, whether it is a proxy that does not know CLIENT or TIME, or whether it \
+         expects rediss://"
     } else if is_lookup(error) {
         "check the host in the URL"
     } else if said.contains("sentinel") {

@@ -57,6 +57,23 @@ fn master_is_reached_at_the_mapped_address_and_errors_name_both() {
     assert!(both, "{told}");
 }
 
+/// The other addresses are left as they are: sentinels announce each other, too.
+#[cfg(feature = "serde")]
+#[test]
+fn master_is_reached_at_the_address_that_a_file_maps() {
+    let group = Group::start(1, NEVER).unwrap();
+    let forward = Proxy::to_addr(group.servers[0].addr()).unwrap();
+    let file = serde_json::json!({
+        "url": "redis://mymaster",
+        "sentinels": group.sentinel_urls(),
+        "map_address": { group.servers[0].addr().to_string(): forward.addr().to_string(), "[::1]:1": "b:1" },
+    });
+    let settings: leasehold::ClientSettings = serde_json::from_value(file).unwrap();
+    let client = settings.builder().unwrap().build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    assert!(forward.accepted() > 0);
+}
+
 /// The name is announced in the map of slots and in redirections.
 #[test]
 fn nodes_of_a_cluster_are_reached_at_mapped_addresses() {

@@ -148,6 +148,7 @@ fn settings_of_a_file_are_those_of_the_setters() {
     for (more, name) in [
         (r#""sentinels": []"#, "sentinels"),
         (r#""cluster": ["unix:///s"]"#, "cluster"),
+        (r#""map_address": { "a:1": "b:2" }"#, "map_address"),
         (r#""max_size": 0"#, "max_size"),
         (r#""min_idle": 11"#, "min_idle"),
         (r#""max_idle": 11"#, "max_idle"),
@@ -191,6 +192,13 @@ fn a_mistake_in_a_file_is_named() {
     ] {
         let file = format!(r#"{{ "url": "redis://localhost", "lock": {lock} }}"#);
         names(&from_str::<ClientSettings>(&file).unwrap().lock_options().unwrap_err(), parts);
+    }
+    for text in ["", "a", "a:", ":1", "a:70000", "[]:1"] {
+        for pair in [format!(r#""{text}": "b:1""#), format!(r#""b:1": "{text}""#)] {
+            let file = format!(r#"{{ "url": "redis://a", "map_address": {{ {pair} }} }}"#);
+            let error = from_str::<ClientSettings>(&file).unwrap().builder().unwrap_err();
+            names(&error, ["map_address", &format!("\"{text}\""), "HOST:PORT"]);
+        }
     }
     let error = from_str::<ClientSettings>(r#"{ "url": "redis://a", "max_szie": 3 }"#).unwrap_err();
     assert!(error.to_string().contains("max_szie"), "{error}");

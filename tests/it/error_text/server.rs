@@ -185,6 +185,20 @@ fn states() -> Vec<Row> {
         "connect past it",
         between.mutex("orders:42").unwrap().inspect().unwrap_err(),
     ));
+    for (did, action) in [
+        ("a proxy that ends connections with a command that it does not know", Action::Cut),
+        (
+            "a proxy that refuses a command that it does not know",
+            Action::Garbage(b"-ERR unknown command\r\n".to_vec()),
+        ),
+    ] {
+        let server = start();
+        let proxy = Proxy::start(&server).unwrap();
+        for word in ["CLIENT", "TIME"] {
+            proxy.add(Fault::request(word, action.clone()).sticky());
+        }
+        rows.push(row(did, "connect past it", open(proxy.url())));
+    }
     let renamed = ["--rename-command", "EVALSHA", "RUNSHA"];
     let renamed = renamed.into_iter().fold(Server::builder().tcp(), |it, word| it.arg(word));
     let renamed = renamed.start().unwrap();
