@@ -309,6 +309,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::release::failed_release_is_reported_and_the_worker_finishes_it",
     ),
     bug(
+        "each-dropped-guard-waits",
+        "the time of a caller",
+        "leasehold::tests::double::guards_dropped_while_the_server_is_silent_wait_for_one_timeout",
+    ),
+    bug(
         "first-write-refused-when-full",
         "rule 16",
         "it::queue::dead::the_lock_is_handed_over_when_memory_is_full",
