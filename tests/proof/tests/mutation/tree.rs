@@ -41,10 +41,16 @@ fn paths(root: &Path) -> BTreeSet<PathBuf> {
             let path = folder.join(entry.file_name());
             if !entry.path().is_dir() {
                 found.insert(path);
-            } else if entry.file_name() != ".git" && !entry.path().join("CACHEDIR.TAG").exists() {
+            } else if !is_left_out(&entry.path()) {
                 folders.push(path);
             }
         }
     }
     found
+}
+
+/// Also without its tag, as in a target folder that was copied in part: the copy lies in there, and would grow by itself
+/// each time.
+fn is_left_out(folder: &Path) -> bool {
+    folder.ends_with(".git") || folder.ends_with("target") || folder.join("CACHEDIR.TAG").exists()
 }
