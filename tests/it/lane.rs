@@ -1,11 +1,11 @@
 //! Renewals while no new connection can be made: they use the connections that the client has.
 
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::process::in_own_process;
-use crate::common::queue::{listens, waiting};
+use crate::common::queue::waiting;
 use crate::common::several::{direct, servers};
 use crate::common::{
     HASTE, SOON, ask, behind_proxy, exists, ms, open, renewed, server, until, warm,
@@ -65,11 +65,20 @@ fn keeps_while(
             guard.release().unwrap();
             reader.release().unwrap();
         });
+        // By the wait itself: one that ends in between may leave something to the worker, which connects for it.
         until("it waits", || waiting(server, mutex) == 1);
+        until("it hears", || is_heard(server, server, mutex));
         fault();
         held.release().unwrap();
         waiter.join().unwrap();
     });
+}
+
+/// Whether the client that waits for this mutex of a server listens there, too.
+fn is_heard(at: &Server, server: &Server, mutex: &str) -> bool {
+    let attempts: Vec<String> = ask(server, &["ZRANGE", &format!("{{{mutex}}}:queue"), "0", "0"]);
+    let client = attempts.first().and_then(|attempt| attempt.split(':').nth(1)).expect("it waits");
+    ask::<(String, u64)>(at, &["PUBSUB", "NUMSUB", &format!("leasehold:{client}")]).1 > 0
 }
 
 /// A connection to each server that is open before the fault, for a look at what it did.
@@ -88,7 +97,6 @@ fn fill(line: &mut redis::Connection) {
 fn leases_survive_a_full_server() {
     let server = server();
     let (client, holder) = (quiet(LockClient::builder(server.url())), open(&server));
-    listens(&server, &client);
     let mut line = server.connection();
     keeps([&client, &holder], &server, ["x", "board"], || fill(&mut line));
     assert!(rejected(&mut line) > 0);
@@ -105,7 +113,6 @@ fn leases_survive_a_rotated_password() {
     let proxy = Proxy::start(&server).unwrap();
     let url = proxy.url().replace("redis://", "redis://locks:old@");
     let (client, holder) = (quiet(LockClient::builder(url)), open(&server));
-    listens(&server, &client);
     let rotate = || user(&["resetpass", ">new"]);
     keeps([&client, &holder], &server, ["x", "board"], rotate);
     let refused = server.error_count("WRONGPASS");
@@ -118,7 +125,6 @@ fn leases_survive_the_end_of_descriptors() {
     in_own_process!();
     let server = server();
     let (client, holder) = (quiet(LockClient::builder(server.url())), open(&server));
-    listens(&server, &client);
     let (sender, receiver) = mpsc::channel();
     let take = move || sender.send(NoDescriptors::take().unwrap()).unwrap();
     keeps([&client, &holder], &server, ["x", "board"], take);
@@ -131,7 +137,6 @@ fn leases_survive_the_loss_of_all_sentinels() {
     let urls = sentinels.iter().map(Server::tcp_url);
     let client = quiet(LockClient::builder("redis://mymaster").sentinels(urls));
     let holder = open(&servers[0]);
-    listens(&servers[0], &client);
     let kill = || sentinels.iter().for_each(Server::kill);
     keeps([&client, &holder], &servers[0], ["x", "board"], kill);
 }
@@ -144,16 +149,14 @@ fn leases_survive_full_nodes_of_a_cluster() {
     let (client, holder) = (quiet(builder()), builder().build().unwrap());
     let [lock, board] = ["x", "board"].map(|word| cluster.name_at(0, word));
     let node = &cluster.masters()[0];
-    // One that just began to listen connects to the other nodes for that.
-    let held = holder.mutex(&lock).unwrap().lock().unwrap();
-    let heard = |node: &Server| ask::<Vec<String>>(node, &["PUBSUB", "CHANNELS", "leasehold:*"]);
-    until("it listens everywhere", || {
-        let _ = client.mutex(&lock).unwrap().try_lock_for(ms(30));
-        cluster.masters().iter().all(|node| !heard(node).is_empty())
-    });
-    held.release().unwrap();
     let mut lines: Vec<_> = cluster.masters().iter().map(Server::connection).collect();
-    let fill_all = || lines.iter_mut().for_each(fill);
+    // One that just began to listen connects to the other nodes for that.
+    let fill_all = || {
+        until("it hears everywhere", || {
+            cluster.masters().iter().all(|it| is_heard(it, node, &lock))
+        });
+        lines.iter_mut().for_each(fill);
+    };
     keeps([&client, &holder], node, [&lock, &board], fill_all);
     assert!(rejected(&mut lines[0]) > 0);
 }
@@ -187,16 +190,16 @@ fn leases_survive_an_old_connection_that_has_no_successor() {
     let (server, proxy) = behind_proxy();
     let builder = LockClient::builder(proxy.url()).max_lifetime(Some(ms(1_000)));
     let (client, holder) = (quiet(builder), open(&server));
-    listens(&server, &client);
-    let connected = proxy.connections();
+    let connected = OnceLock::new();
+    let count = || connected.set(proxy.connections()).expect("once");
     let refuse = || {
-        until("its own is there", || proxy.connections() > connected);
+        until("its own is there", || Some(&proxy.connections()) > connected.get());
         proxy.refuse();
     };
     let names = ["x", "board"];
     // A call connects anew, since an idle connection of callers is closed without a successor.
     let heal = || proxy.heal();
-    keeps_while([&client, &holder], &server, names, SOON * 4, || {}, (refuse, heal));
+    keeps_while([&client, &holder], &server, names, SOON * 4, count, (refuse, heal));
 }
 
 /// Neither by the first of many locks, nor by one that is released before it needs a renewal.

@@ -124,9 +124,13 @@ fn five_thousand_threads_each_get_an_outcome() {
         assert!(connections(&server) <= POOL as usize + 2 + 3, "{}", connections(&server));
         let hurried = THREADS.div_ceil(3) as u32;
         within(LATEST, "the hurried ones give up", || none.load(Ordering::SeqCst) == hurried);
-        let called_off = lock.cancel_waits();
-        assert_eq!(called_off, THREADS - hurried as usize);
-        within(LATEST, "all were called off", || off.load(Ordering::SeqCst) == called_off as u32);
+        // Some may have been started, and not wait yet. Each wait is called off once.
+        let (rest, mut called_off) = (THREADS - hurried as usize, 0);
+        within(LATEST, "all were called off", || {
+            called_off += lock.cancel_waits();
+            off.load(Ordering::SeqCst) == rest as u32
+        });
+        assert_eq!(called_off, rest);
         assert_eq!(some.load(Ordering::SeqCst), 0);
     });
     until("nothing waits in Redis", || waiting(&server, "x") == 0);
