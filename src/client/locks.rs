@@ -50,9 +50,7 @@ impl LockClient {
     /// # }
     /// ```
     pub fn locks(&self, pattern: impl AsRef<[u8]>) -> Result<Locks> {
-        let engine = self.engine();
-        let entries =
-            engine.exchange(|it| it.announced(engine.exchange_deadline())).map_err(Error::from)?;
+        let entries = self.engine().ask(|it, deadline| it.announced(deadline))?;
         let mut locks = Locks {
             client: self.clone(),
             pattern: Glob::new(self.name_prefix(), pattern.as_ref()),
@@ -101,8 +99,8 @@ impl LockClient {
             Ok(engine.protocol.target(*kind, self.name(*kind, name)?))
         };
         let targets: Vec<_> = kinds.map(named).collect::<Result<_>>()?;
-        let deadline = engine.exchange_deadline();
-        let inspections = engine.exchange(|it| it.inspect_all(&targets, View::Found, deadline));
+        let inspections =
+            engine.ask(|it, deadline| it.inspect_all(&targets, View::Found, deadline));
         let (mut found, mut is_inspected, mut refusal) = (Vec::new(), false, None);
         for (target, inspection) in targets.iter().zip(inspections) {
             match inspection {
@@ -231,8 +229,7 @@ impl Locks {
         let is_found = batch.iter().any(|candidate| candidate.is_found);
         let view = if is_found { View::Found } else { View::Waiters };
         let engine = self.client.engine();
-        let inspections =
-            engine.exchange(|it| it.inspect_all(&targets, view, engine.exchange_deadline()));
+        let inspections = engine.ask(|it, deadline| it.inspect_all(&targets, view, deadline));
         for (candidate, inspection) in batch.iter().zip(inspections) {
             let listed = self.listed(candidate, inspection);
             self.inspected.extend(listed);
@@ -268,11 +265,8 @@ impl Locks {
         let kinds: [&[&'static dyn LockKind]; TYPES.len()] =
             [&[&MutexKind], &[&ReentrantKind], &SHARED_KINDS];
         let kinds = kinds[position.kind];
-        let engine = self.client.engine();
-        let found = engine
-            .exchange(|it| it.scan(position, &self.pattern, engine.exchange_deadline()))
-            .transpose();
-        match found {
+        let (engine, pattern) = (self.client.engine(), &self.pattern);
+        match engine.ask(|it, deadline| it.scan(position, pattern, deadline)).transpose() {
             Some(Ok(keys)) => {
                 let found = keys.iter().flat_map(|key| kinds.iter().map(move |kind| (*kind, key)));
                 found.for_each(|(kind, key)| self.add(kind, key, true));

@@ -45,9 +45,7 @@ impl LockClient {
                 "a command that leaves the connection as it is",
             ));
         }
-        let (engine, name) = (self.engine(), name.as_bytes());
-        let deadline = engine.exchange_deadline();
-        let reply = engine.exchange(|it| it.query(name, command, deadline));
+        let reply = self.engine().ask(|it, deadline| it.query(name.as_bytes(), command, deadline));
         reply.map_err(Error::from)
     }
 }

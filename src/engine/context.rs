@@ -79,7 +79,13 @@ impl Context {
         }
     }
 
-    /// Asks Redis, and tells how long that took and whether it failed.
+    /// Asks Redis within one exchange that begins now.
+    pub(crate) fn ask<T: Outcome>(&self, ask: impl FnOnce(&dyn Protocol, Moment) -> T) -> T {
+        let deadline = self.exchange_deadline();
+        self.exchange(|it| ask(it, deadline))
+    }
+
+    /// Asks Redis by a request with a deadline of its own, and tells how long that took and whether it failed.
     pub(crate) fn exchange<T: Outcome>(&self, ask: impl FnOnce(&dyn Protocol) -> T) -> T {
         let Some(observers) = self.observers.active() else {
             return self.note_reply(ask(&*self.protocol));

@@ -137,14 +137,14 @@ impl Holding {
         // again, and *owned* would be wrong (rule 30).
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let (owner, deadline) = (&self.hold.lease.value.bytes, context.exchange_deadline());
+        let owner = &self.hold.lease.value.bytes;
         let told = if target.weighted().is_some() {
             // There may be very many holders. A renewal that lengthens nothing asks about this one.
-            let told = context.exchange(|it| it.extend(target, owner, SHORTEST, 0, deadline));
+            let told = context.ask(|it, deadline| it.extend(target, owner, SHORTEST, 0, deadline));
             told.map(|told| told.ownership)
         } else {
             let is_ours = |holder: &ReportedHolder| *holder.owner == **owner;
-            context.exchange(|it| it.holders(target, View::Owners, deadline)).map(|holders| {
+            context.ask(|it, deadline| it.holders(target, View::Owners, deadline)).map(|holders| {
                 match holders.as_slice() {
                     [] => Ownership::Gone,
                     holders if holders.iter().any(is_ours) => Ownership::Owned,

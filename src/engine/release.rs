@@ -61,8 +61,7 @@ pub(crate) fn release_all(holdings: &[Holding]) -> Vec<Result<()>> {
             .collect();
         let context = holdings[0].context();
         for chunk in requests.chunks(MOST_AT_ONCE) {
-            let deadline = context.exchange_deadline();
-            let sent = context.exchange(|protocol| protocol.release_all(chunk, deadline));
+            let sent = context.ask(|it, deadline| it.release_all(chunk, deadline));
             replies.extend(sent.into_iter().map(released_or_taken));
         }
     }

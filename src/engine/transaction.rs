@@ -54,8 +54,7 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
         .iter()
         .map(|holding| (&**holding.slot.target(), &*holding.hold.lease.value.bytes))
         .collect();
-    let deadline = first.context().exchange_deadline();
-    let applied = first.context().exchange(|it| it.apply(&owners, pipeline, deadline));
+    let applied = first.context().ask(|it, deadline| it.apply(&owners, pipeline, deadline));
     // A command without a reply stays counted, so that no lease is passed on (rule 17).
     if applied.as_ref().is_err_and(Failure::is_unknown) {
         under_way.into_iter().for_each(|command| command.keep_pending());

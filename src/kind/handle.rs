@@ -16,6 +16,7 @@ use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
 use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
+use crate::protocol::Protocol;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
 use crate::protocol::request::ForceRequest;
@@ -85,11 +86,8 @@ impl Handle {
 
     /// Sets the limit in force of a semaphore with this limit.
     pub(crate) fn resize(&self, limit: u32, declared: u32) -> Result<()> {
-        let context = self.slot.context();
-        let deadline = context.exchange_deadline();
         let target = self.slot.target();
-        let resized = context.exchange(|it| it.resize(target, limit, declared, deadline));
-        match resized.map_err(|failure| Error::from(failure).of(self.name()))? {
+        match self.ask(|it, deadline| it.resize(target, limit, declared, deadline))? {
             None => Ok(()),
             Some(other) => {
                 let share = Share::Permits { count: 1, limit: declared };
@@ -188,20 +186,20 @@ impl Handle {
 
     /// Makes a call at the server of the lock, which may run twice.
     pub(super) fn call(&self, call: &Call) -> Result<Value> {
-        let context = self.slot.context();
-        let deadline = context.exchange_deadline();
-        context
-            .exchange(|it| it.call(self.slot.target(), call, deadline))
-            .map_err(|failure| Error::from(failure).of(self.name()))
+        self.ask(|it, deadline| it.call(self.slot.target(), call, deadline))
     }
 
     /// Sends a command to the server of this key, once.
     pub(super) fn call_once(&self, key: &[u8], command: &Cmd) -> Result<Value> {
-        let context = self.slot.context();
-        let deadline = context.exchange_deadline();
-        context
-            .exchange(|it| it.query(key, command, deadline))
-            .map_err(|failure| Error::from(failure).of(self.name()))
+        self.ask(|it, deadline| it.query(key, command, deadline))
+    }
+
+    /// Asks Redis within one exchange. The error names the lock.
+    fn ask<T>(
+        &self,
+        ask: impl FnOnce(&dyn Protocol, Moment) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        self.slot.context().ask(ask).map_err(|failure| Error::from(failure).of(self.name()))
     }
 
     /// The present moment.
@@ -210,19 +208,11 @@ impl Handle {
     }
 
     fn holders(&self, view: View) -> Result<Vec<ReportedHolder>> {
-        let context = self.slot.context();
-        let deadline = context.exchange_deadline();
-        context
-            .exchange(|it| it.holders(self.slot.target(), view, deadline))
-            .map_err(|failure| Error::from(failure).of(self.name()))
+        self.ask(|it, deadline| it.holders(self.slot.target(), view, deadline))
     }
 
     pub(crate) fn inspect(&self) -> Result<Inspection> {
-        let context = self.slot.context();
-        let deadline = context.exchange_deadline();
-        context
-            .exchange(|it| it.inspect(self.slot.target(), deadline))
-            .map_err(|failure| Error::from(failure).of(self.name()))
+        self.ask(|it, deadline| it.inspect(self.slot.target(), deadline))
     }
 
     pub(crate) fn last_blocker(&self) -> Option<Holder> {
@@ -276,31 +266,18 @@ impl Handle {
     }
 
     fn force(&self, owner: &[u8], takes_any: bool) -> Result<bool> {
-        let context = self.slot.context();
-        let (target, deadline) = (self.slot.target(), context.exchange_deadline());
         let request = ForceRequest { owner, takes_any };
-        self.forced(context.exchange(|it| it.force_release(target, &request, deadline)))
-    }
-
-    fn forced(&self, forced: std::result::Result<bool, Failure>) -> Result<bool> {
-        forced.map_err(|failure| {
+        let forced =
+            self.ask(|it, deadline| it.force_release(self.slot.target(), &request, deadline));
+        forced.map_err(|error| match error.is_unknown_outcome() {
             // Trying again is no advice here: a second call could evict the next holder.
-            let is_unknown = failure.is_unknown();
-            let error = Error::from(failure).of(self.name());
-            if is_unknown {
-                error.with_consequence("look whether the holder still has the lock")
-            } else {
-                error
-            }
+            true => error.with_consequence("look whether the holder still has the lock"),
+            false => error,
         })
     }
 
     pub(crate) fn request_release(&self) -> Result<bool> {
-        let context = self.slot.context();
-        let deadline = context.exchange_deadline();
-        context
-            .exchange(|it| it.request_release(self.slot.target(), deadline))
-            .map_err(|failure| Error::from(failure).of(self.name()))
+        self.ask(|it, deadline| it.request_release(self.slot.target(), deadline))
     }
 
     pub(crate) fn cancel_waits(&self) -> usize {
