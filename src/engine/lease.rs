@@ -263,10 +263,15 @@ impl Lease {
         self.lingers_until.get()
     }
 
+    /// Waits for the token of the next hold if the server's clock is about to reach it. No lock may be held.
+    pub(crate) fn wait_for_next_token(&self) {
+        self.grant.wait_for_token_after(self.last_token.load(Ordering::SeqCst), &*self.clock);
+    }
+
     /// The token of the next hold; `None` if the server's clock has not surely reached it (rule 19).
     pub(crate) fn next_token(&self) -> Option<FencingToken> {
         let last = self.last_token.load(Ordering::SeqCst);
-        let next = self.grant.token_after(last, &*self.clock)?;
+        let next = self.grant.token_after(last, self.now())?;
         self.last_token.store(next, Ordering::SeqCst);
         Some(FencingToken::new(next))
     }

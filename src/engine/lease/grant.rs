@@ -43,23 +43,24 @@ impl Grant {
         Grant { token: 1, ttl, sent, server_time: (1_000_000, sent), slots: None }
     }
 
-    /// The token after `last`, if the server's clock has surely reached it, or is about to. A few
-    /// microseconds are worth the wait, because a request takes many.
-    pub(super) fn token_after(&self, last: u64, clock: &dyn Clock) -> Option<u64> {
+    /// The token after `last`, if the server's clock has surely reached it.
+    pub(super) fn token_after(&self, last: u64, now: Moment) -> Option<u64> {
         let next = last.checked_add(1)?;
-        // This spins while the slot is locked, so it is bounded: in microseconds, and in readings of a
-        // clock that may stand still.
+        (next <= self.least_server_time(now)).then_some(next)
+    }
+
+    /// Waits until the server's clock has surely reached the token after `last`, if it is about to. A few
+    /// microseconds are worth the wait, because a request takes many.
+    pub(super) fn wait_for_token_after(&self, last: u64, clock: &dyn Clock) {
+        // Bounded: in microseconds, and in readings of a clock that may stand still.
         for _ in 0..LOOKS {
-            let sure = self.least_server_time(clock.now());
-            if next <= sure {
-                return Some(next);
-            }
-            if next - sure > MICROS_WORTH_WAITING {
-                return None;
+            let missing =
+                last.saturating_add(1).saturating_sub(self.least_server_time(clock.now()));
+            if missing == 0 || missing > MICROS_WORTH_WAITING {
+                return;
             }
             std::hint::spin_loop();
         }
-        None
     }
 
     /// The time in microseconds that the server's clock has surely reached by now (rule 10).

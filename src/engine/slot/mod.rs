@@ -335,6 +335,8 @@ impl Slot {
     /// A thread gives its hold up: the next thread gets the lease, or it lingers, or the caller must release
     /// it.
     pub(crate) fn unlock(self: &Arc<Slot>, hold: &Arc<Hold>) -> Unlocked {
+        // Not while the slot is locked. The next thread that takes the lease, now or after a linger, needs a token.
+        hold.lease.wait_for_next_token();
         let unlocked =
             self.transition(|state, step| state.unlock(hold, Arc::clone(self) as KeepAlive, step));
         if unlocked == Unlocked::ToThread {

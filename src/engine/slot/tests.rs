@@ -8,14 +8,16 @@ use crate::base::loss::LossCause;
 use crate::base::name::Name;
 use crate::base::option::LockOptions;
 use crate::base::share::{Access, Share};
-use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use crate::base::time::{Clock, Moment};
 use crate::engine::closing::ClosingPhase;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Grant;
 use crate::engine::long_wait::LongWait;
 use crate::engine::owner_value::OwnerValue;
-use crate::engine::slot::{Admission, Slot, WaitLimit};
+use crate::engine::slot::state::EnterOutcome;
+use crate::engine::slot::waiter::EnterRequest;
+use crate::engine::slot::{Admission, Slot, Unlocked, WaitLimit};
 use crate::engine::worker::WatchedSlot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
@@ -28,12 +30,14 @@ use crate::topology::memory::server::MemoryServer;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A clock on which each reading takes `look` nanoseconds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Ticking {
     nanos: AtomicU64,
     look: u64,
     /// Called by the next reading.
     next: Hook,
+    /// How many readings were made while this slot was locked.
+    of_locked: Mutex<(Weak<Slot>, usize)>,
 }
 
 #[derive(Default)]
@@ -51,6 +55,8 @@ impl Clock for Ticking {
         if let Some(next) = next {
             next();
         }
+        let (slot, count) = &mut *self.of_locked.lock();
+        *count += usize::from(slot.upgrade().is_some_and(|slot| slot.state.try_lock().is_none()));
         Moment::from_nanos(self.nanos.fetch_add(self.look, Ordering::SeqCst))
     }
 }
@@ -68,7 +74,7 @@ fn granted_of(
     (look, token, micros): (u64, u64, u64),
 ) -> (Arc<Ticking>, Arc<Slot>, Arc<Hold>) {
     let clock =
-        Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look, next: Hook::default() });
+        Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look, ..Ticking::default() });
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
@@ -91,9 +97,9 @@ fn next_tokens(look: u64, token: u64, micros: u64, holds: usize) -> Vec<u64> {
     let (clock, _slot, hold) = granted(look, token, micros);
     let (options, begin) = (LockOptions::new(), clock.nanos.load(Ordering::SeqCst));
     let mut tokens = Vec::new();
-    while tokens.len() < holds
-        && let Some(next) = Hold::next(&hold.lease, &options, clock.now())
-    {
+    while tokens.len() < holds {
+        hold.lease.wait_for_next_token();
+        let Some(next) = Hold::next(&hold.lease, &options, clock.now()) else { break };
         let passed = (clock.nanos.load(Ordering::SeqCst) - begin + look) / 1_000;
         assert!(next.token().get() <= micros + passed, "ahead of the server's clock");
         tokens.push(next.token().get());
@@ -115,6 +121,22 @@ fn a_token_that_is_far_ahead_is_not_waited_for() {
 #[test]
 fn a_clock_that_stands_still_is_not_waited_for() {
     assert!(next_tokens(0, 1_000, 1_000, 1).is_empty());
+}
+
+/// Another thread that comes meanwhile need not wait for the server's clock.
+#[test]
+fn slot_is_not_locked_while_its_thread_waits_for_a_token() {
+    let (clock, slot, hold) = granted(0, 1_000, 1_000);
+    let Admission::Acquire { .. } = enter(&slot, &hold.options) else { panic!("somebody has it") };
+    slot.granted(&hold, 0);
+    let next = EnterRequest { options: hold.options, wait_limit: WaitLimit::FOR_EVER, number: 8 };
+    let entered = slot.state.lock().enter(next, &mut slot.begin_step());
+    assert!(matches!(entered, EnterOutcome::Wait(_)), "{entered:?}");
+    clock.of_locked.lock().0 = Arc::downgrade(&slot);
+    // The clock stands still, so that the wait is as long as it can be.
+    assert_eq!(slot.unlock(&hold), Unlocked::Releasing, "ahead of the server's clock");
+    let looks = clock.of_locked.lock().1;
+    assert!(looks < 10, "{looks} looks at the clock while the slot is locked");
 }
 
 /// The reply with the grant is still on its way when the message comes.
