@@ -10,6 +10,8 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNREACHABLE: u8 = 69;
 /// Nothing of the others.
 pub(crate) const INTERNAL: u8 = 70;
+/// Processes of the job may be left, which the system does not show.
+pub(crate) const UNSEEN: u8 = 71;
 /// It is not known whether the lock was taken; a second try is safe.
 pub(crate) const UNKNOWN_OUTCOME: u8 = 75;
 /// The server refused the user, the password or a command.

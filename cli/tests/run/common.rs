@@ -48,7 +48,9 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     let processes =
         processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let is_child = |process: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // The name in it need not be UTF-8.
+        let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
         let parents = stat.rsplit_once(") ").and_then(|(_, tail)| tail.split(' ').nth(1));
         parents == Some(parent.to_string().as_str())
     };

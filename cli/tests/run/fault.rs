@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use leasehold_support::{Direction, Monitor, Proxy, Server, fault::Operation, lag, skip};
 use rustix::process::Signal;
 
-use crate::common::{LONG, ask, children, run, send, wait, wait_until};
+use crate::common::{LONG, ask, children, send, wait, wait_until};
+use crate::host::Host;
 use crate::job::{Journal, Shape, boot_time, boot_time_of};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -37,6 +38,12 @@ enum Fault {
     GuardianStopped,
     RedisGone,
     KeyDeleted,
+    /// The wrapper has to notice that nobody ends the job.
+    GuardianStoppedKeyDeleted,
+    /// As by `killall -9 leasehold`.
+    NamedKilled,
+    /// As by `killall -STOP leasehold`.
+    NamedStopped,
     /// The main process ends by itself.
     Nothing,
 }
@@ -103,7 +110,12 @@ impl Drop for Place {
 }
 
 impl<'a> Run<'a> {
-    fn start(server: &'a Server, monitor: &'a Monitor, number: usize, shape: Shape) -> Run<'a> {
+    fn start(
+        server: &'a Server,
+        monitor: &'a Monitor,
+        number: usize,
+        (shape, host): (Shape, Host),
+    ) -> Run<'a> {
         let proxy = Proxy::start(server).expect("a proxy");
         let confirmed = Arc::new(Mutex::new(0));
         let noted = Arc::clone(&confirmed);
@@ -114,8 +126,8 @@ impl<'a> Run<'a> {
             }
         });
         let name = format!("job-{number}");
-        let journal = Journal::new(server.directory(), &format!("journal-{number}"));
-        let mut command = run(&proxy.url());
+        let journal = Journal::new(host.path(server, &format!("journal-{number}")));
+        let mut command = host.run(&proxy.url());
         command.args(["--timeout", &format!("{}ms", TIME_OUT.as_millis())]);
         command.args(["--lease", &format!("{}ms", LEASE.as_millis())]);
         command.args(["--grace", &format!("{}ms", GRACE.as_millis()), &name, "--"]);
@@ -132,6 +144,16 @@ impl<'a> Run<'a> {
             found.len() == 1
         });
         found[0]
+    }
+
+    /// As killall(1) does, but to this run alone: to the wrapper and the guardian, so far as their names have it.
+    fn send_to_named(&self, signal: Signal) {
+        for process in [self.wrapper.id(), self.guardian()] {
+            let name = std::fs::read(format!("/proc/{process}/comm")).expect("a process");
+            if String::from_utf8_lossy(&name).contains("leasehold") {
+                send(process, signal);
+            }
+        }
     }
 
     /// When the key ends by itself, if it is there.
@@ -175,6 +197,13 @@ impl<'a> Run<'a> {
                 send(self.guardian(), Signal::KILL);
             }
             Fault::WrapperStopped => send(self.wrapper.id(), Signal::STOP),
+            Fault::NamedKilled => self.send_to_named(Signal::KILL),
+            Fault::NamedStopped => self.send_to_named(Signal::STOP),
+            Fault::GuardianStoppedKeyDeleted => {
+                send(self.guardian(), Signal::STOP);
+                let deleted: u32 = ask(self.server, &["DEL", &self.name]);
+                assert_eq!(deleted, 1, "it was held");
+            }
             Fault::GuardianStopped => {
                 send(self.guardian(), Signal::STOP);
                 self.proxy.black_hole();
@@ -220,11 +249,11 @@ impl<'a> Run<'a> {
             sleep(Duration::from_millis(20));
         }
         let expected = match fault {
-            Fault::WrapperKilled => None,
+            Fault::WrapperKilled | Fault::NamedKilled => None,
             Fault::Nothing => Some(0),
             _ => Some(LOST),
         };
-        if fault == Fault::WrapperStopped {
+        if matches!(fault, Fault::WrapperStopped | Fault::NamedStopped) {
             // It finds its job dead.
             send(self.wrapper.id(), Signal::CONT);
         }
@@ -247,14 +276,18 @@ impl<'a> Run<'a> {
             (Fault::KeyDeleted, Some(injected)) => {
                 injected + u64::try_from((LEASE / 3 + GRACE + TIME_OUT).as_nanos()).expect("small")
             }
+            (Fault::GuardianStoppedKeyDeleted, Some(injected)) => {
+                let wait = LEASE / 3 + MARGIN + GRACE + MARGIN + TIME_OUT;
+                injected + u64::try_from(wait.as_nanos()).expect("small")
+            }
             (Fault::RedisGone | Fault::GuardianStopped, _) => {
                 key_end.expect("it was held").min(confirmed + lease)
             }
             // At once, and not because no news comes.
-            (Fault::WrapperKilled, Some(injected)) => {
+            (Fault::WrapperKilled | Fault::NamedKilled, Some(injected)) => {
                 key_end.expect("it was held").min(injected + lease / 10)
             }
-            (Fault::WrapperStopped, _) => key_end.expect("it was held"),
+            (Fault::WrapperStopped | Fault::NamedStopped, _) => key_end.expect("it was held"),
             // Given back: after the last of them is reaped.
             _ => self.once_given_back().unwrap_or_else(|| {
                 wrong.push("not given back".to_owned());
@@ -274,9 +307,10 @@ impl<'a> Run<'a> {
     /// Whether the job has ended, or the run has.
     fn has_ended(&mut self, fault: Fault) -> Option<()> {
         match fault {
-            Fault::WrapperKilled | Fault::WrapperStopped => {
-                self.journal.alive().is_empty().then_some(())
-            }
+            Fault::WrapperKilled
+            | Fault::WrapperStopped
+            | Fault::NamedKilled
+            | Fault::NamedStopped => self.journal.alive().is_empty().then_some(()),
             _ => self.wrapper.try_wait().expect("a child").map(drop),
         }
     }
@@ -287,11 +321,23 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         let _ = self.wrapper.kill();
         let _ = self.wrapper.wait();
+        self.journal.remove();
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are for people")]
 fn survive(fault: Fault, shape: Shape) {
+    survive_on(Host::This, fault, shape);
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are for people")]
+fn survive_on(host: Host, fault: Fault, shape: Shape) {
+    let is_there = |name: &str| std::process::Command::new(name).arg("--version").output().is_ok();
+    if let Some(name) = shape.needs().filter(|name| !is_there(name)) {
+        return skip(format!("{name} is not installed"));
+    }
+    if !host.is_there() {
+        return;
+    }
     lag::watch();
     let runs = setting("LEASEHOLD_RUNS", 10);
     let server = Server::start().expect("a server");
@@ -311,8 +357,8 @@ fn survive(fault: Fault, shape: Shape) {
                     drop(guard);
                     let place = Place::take();
                     let number = worker * 10_000 + attempt;
-                    let finding =
-                        Run::start(server, monitor, number, shape).finish(fault, shape, number);
+                    let finding = Run::start(server, monitor, number, (shape, host))
+                        .finish(fault, shape, number);
                     drop(place);
                     let mut guard = counts.lock().unwrap_or_else(PoisonError::into_inner);
                     let (_, voids, slacks, wrong) = &mut *guard;
@@ -330,13 +376,13 @@ fn survive(fault: Fault, shape: Shape) {
     slacks.sort_unstable();
     let millis = |slack: Option<&i64>| slack.map_or(f64::NAN, |slack| *slack as f64 / 1e6);
     println!(
-        "{fault:?} of {shape:?}: {} runs, {voids} void, {} wrong; before the end: least {:.1} ms, median {:.1} ms",
+        "{fault:?} of {shape:?} on {host:?}: {} runs, {voids} void, {} wrong; before the end: least {:.1} ms, median {:.1} ms",
         slacks.len(),
         wrong.len(),
         millis(slacks.first()),
         millis(slacks.get(slacks.len() / 2)),
     );
-    assert!(wrong.is_empty(), "{fault:?} of {shape:?}: {wrong:#?}");
+    assert!(wrong.is_empty(), "{fault:?} of {shape:?} on {host:?}: {wrong:#?}");
     if slacks.len() < runs {
         skip(format!("{voids} runs were void: this machine is too busy"));
     }
@@ -385,9 +431,6 @@ fn job_that_ignores_sigterm_is_killed_before_the_lease() {
 /// Its state is that of a zombie.
 #[test]
 fn process_whose_first_thread_has_ended_is_killed() {
-    if std::process::Command::new("python3").arg("--version").output().is_err() {
-        return skip("python3 is not installed");
-    }
     survive(Fault::RedisGone, Shape::DeadLeader);
 }
 
@@ -404,4 +447,50 @@ fn orphan_in_its_own_session_dies_with_the_wrapper() {
 #[test]
 fn job_that_ends_at_once_gives_its_lock_back() {
     survive(Fault::Nothing, Shape::AtOnce);
+}
+
+/// The kernel cuts the name of a process to 15 bytes.
+#[test]
+fn process_whose_name_is_cut_inside_a_letter_is_gone_before_the_lease() {
+    survive(Fault::RedisGone, Shape::OddlyNamedTree);
+}
+
+#[test]
+fn process_whose_name_is_cut_inside_a_letter_dies_with_the_wrapper() {
+    survive(Fault::WrapperKilled, Shape::OddlyNamedTree);
+}
+
+#[test]
+fn orphan_whose_name_is_cut_inside_a_letter_is_gone_before_the_release() {
+    survive(Fault::Nothing, Shape::OddlyNamedDaemon);
+}
+
+#[test]
+fn orphan_that_proc_hides_is_gone_before_the_release() {
+    survive_on(Host::Hiding, Fault::Nothing, Shape::UndumpableDaemon);
+}
+
+#[test]
+fn orphan_that_proc_hides_is_gone_before_the_lease() {
+    survive_on(Host::Hiding, Fault::RedisGone, Shape::Undumpable);
+}
+
+#[test]
+fn killed_guardian_takes_along_what_proc_hides() {
+    survive_on(Host::Hiding, Fault::GuardianKilled, Shape::Undumpable);
+}
+
+#[test]
+fn all_processes_that_are_called_leasehold_are_killed() {
+    survive(Fault::NamedKilled, Shape::Tree);
+}
+
+#[test]
+fn all_processes_that_are_called_leasehold_are_stopped() {
+    survive(Fault::NamedStopped, Shape::Tree);
+}
+
+#[test]
+fn job_of_a_stopped_guardian_is_ended_soon_after_its_key_is_deleted() {
+    survive(Fault::GuardianStoppedKeyDeleted, Shape::DeafTree);
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 const ROLE: &str = "LEASEHOLD_TEST_JOB";
+/// Set for the processes of a job with an odd name.
+const ODDLY: &str = "LEASEHOLD_TEST_ODD_NAME";
 const PAUSE: Duration = Duration::from_millis(5);
 /// A process that nobody ends is over by itself then.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -28,6 +30,14 @@ pub(crate) enum Shape {
     Daemon,
     /// Its main process ends at once.
     AtOnce,
+    /// A tree of which each process has a name that the kernel has cut inside a letter.
+    OddlyNamedTree,
+    /// The daemon, with such a name.
+    OddlyNamedDaemon,
+    /// An orphan that is not dumpable and does not heed SIGTERM, as its main process. It takes Python.
+    Undumpable,
+    /// The same, and its main process ends as soon as the orphan runs.
+    UndumpableDaemon,
     /// The first thread of a child of its main process has ended, and another writes. It takes Python.
     DeadLeader,
 }
@@ -46,35 +56,77 @@ threading.Thread(target=write).start()
 ctypes.CDLL(None).pthread_exit(None)
 "#;
 
+/// Writes as [`note`] does. Where `/proc` hides what is others', it hides this, and it must not be traced.
+const UNDUMPABLE: &str = r#"
+import ctypes, os, signal, sys, time
+ctypes.CDLL(None).prctl(4, 0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+reader, writer = os.pipe()
+if os.fork():
+    os.read(reader, 1)
+    time.sleep(0 if sys.argv[2] == "UndumpableDaemon" else 60)
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+# It is there, and another user's.
+journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    os.write(journal, b"%d %d\n" % (os.getpid(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+    os.write(writer, b"x")
+    time.sleep(0.005)
+"#;
+
+/// `sauvegarde-été`, as the kernel cuts it: to 15 bytes in the midst of its last letter, if it was longer.
+const ODD_NAME: &[u8] = b"sauvegarde-\xc3";
+
 impl Shape {
     /// How many processes write.
     pub(crate) fn writers(self) -> usize {
         match self {
-            Shape::Tree | Shape::DeafTree => 3,
-            Shape::Daemon | Shape::AtOnce | Shape::DeadLeader => 1,
+            Shape::Tree | Shape::DeafTree | Shape::OddlyNamedTree => 3,
+            _ => 1,
         }
     }
 
     fn role(self) -> &'static str {
         match self {
-            Shape::Tree | Shape::DeafTree => "tree",
-            Shape::Daemon => "daemon",
-            Shape::AtOnce | Shape::DeadLeader => "at-once",
+            Shape::Tree | Shape::DeafTree | Shape::OddlyNamedTree => "tree",
+            Shape::Daemon | Shape::OddlyNamedDaemon => "daemon",
+            _ => "at-once",
         }
+    }
+
+    /// The program that it takes besides this one.
+    pub(crate) fn needs(self) -> Option<&'static str> {
+        matches!(self, Shape::DeadLeader | Shape::Undumpable | Shape::UndumpableDaemon)
+            .then_some("python3")
+    }
+
+    fn is_oddly_named(self) -> bool {
+        matches!(self, Shape::OddlyNamedTree | Shape::OddlyNamedDaemon)
     }
 
     /// Adds the job to a command line that ends before it.
     pub(crate) fn add_to(self, command: &mut Command, journal: &Journal) {
+        if matches!(self, Shape::Undumpable | Shape::UndumpableDaemon) {
+            command.args(["python3", "-c", UNDUMPABLE]).arg(&journal.0).arg(format!("{self:?}"));
+            return;
+        }
         if self == Shape::DeadLeader {
             // Not the main process, which the kernel kills with its guardian.
             command.args(["sh", "-c", "\"$@\"; exit", "sh", "python3", "-c", DEAD_LEADER]);
             command.arg(&journal.0);
             return;
         }
-        if self == Shape::DeafTree || self == Shape::Daemon {
+        if !matches!(self, Shape::Tree | Shape::OddlyNamedTree | Shape::AtOnce) {
             command.args(["sh", "-c", "trap '' TERM; exec \"$@\"", "sh"]);
         }
         command.arg(program()).args(arguments(&journal.0)).env(ROLE, self.role());
+        if self.is_oddly_named() {
+            command.env(ODDLY, "yes");
+        }
     }
 }
 
@@ -101,6 +153,9 @@ fn play(role: &str, journal: &Path) -> Command {
 fn job_of_a_test() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let journal = PathBuf::from(std::env::args().next_back().expect("a journal"));
+    if std::env::var_os(ODDLY).is_some() {
+        std::fs::write("/proc/self/comm", ODD_NAME).expect("a name");
+    }
     match role.as_str() {
         "tree" => {
             // Kept until this process ends, which is before it could be waited for.
@@ -172,8 +227,17 @@ fn entries(path: &Path) -> Vec<(u32, u64)> {
 }
 
 impl Journal {
-    pub(crate) fn new(folder: &Path, name: &str) -> Journal {
-        Journal(folder.join(name))
+    /// A file that any user may write to.
+    pub(crate) fn new(path: PathBuf) -> Journal {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = File::create(&path).expect("a journal");
+        file.set_permissions(std::fs::Permissions::from_mode(0o666)).expect("a file of ours");
+        Journal(path)
+    }
+
+    /// Deletes it: its folder may be everybody's.
+    pub(crate) fn remove(&self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 
     /// How many processes have written.

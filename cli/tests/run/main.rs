@@ -1,9 +1,12 @@
 //! Tests of `leasehold run` with the real program and real servers.
 
 mod common;
+mod container;
 mod fault;
 mod flock;
+mod host;
 mod job;
+mod sandbox;
 mod status;
 mod terminal;
 mod weight;

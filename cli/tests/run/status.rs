@@ -220,6 +220,41 @@ fn signal_ends_a_run_that_waits_and_leaves_no_process() {
     assert!(!std::path::Path::new(&format!("/proc/{}", guardian[0])).exists(), "no zombie");
 }
 
+/// `LEASEHOLD_RUNS` of them, 100 by default, at moments that go through the whole beginning of a run.
+#[test]
+#[expect(clippy::print_stdout, reason = "the figures are for people")]
+fn signal_early_in_a_run_leaves_no_lock() {
+    const AT_ONCE: usize = 8;
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let runs = number("LEASEHOLD_RUNS").unwrap_or(100_usize);
+    let server = Server::start().expect("a server");
+    let left: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE)
+            .map(|worker| {
+                let server = &server;
+                scope.spawn(move || {
+                    let numbers = (worker..runs).step_by(AT_ONCE);
+                    let names = numbers.filter_map(|number| {
+                        let name = format!("x-{number}");
+                        let mut child = run(&server.url())
+                            .args([&name, "--", "sleep", "60"])
+                            .spawn()
+                            .expect("it");
+                        std::thread::sleep(Duration::from_micros(number as u64 * 7_919 % 60_000));
+                        send(child.id(), Signal::TERM);
+                        wait(&mut child);
+                        (ask::<u32>(server, &["EXISTS", &name]) > 0).then_some(name)
+                    });
+                    names.collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    println!("an early signal: {runs} runs, the lock left by {}", left.len());
+    assert_eq!(left, Vec::<String>::new());
+}
+
 #[test]
 fn signal_that_the_caller_ignores_does_not_end_a_run() {
     let server = Server::start().expect("a server");

@@ -7,12 +7,12 @@ use std::io::PipeReader;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitStatus, getpid, getppid, kill_process, setpgid};
+use rustix::process::{Pid, Signal, WaitStatus, getppid, kill_process, setpgid};
 
 use super::clock::{self, Moment, Waiter};
 use super::deadline::{Deadline, Reason, Spans, Step};
 use super::job::{self, Job};
-use super::process::{self, Reaped};
+use super::process::{self, Family, Reaped};
 use super::report::{JobEnd, Link, News, Report};
 use super::signal::Signals;
 
@@ -20,6 +20,8 @@ use super::signal::Signals;
 const AGAIN: Duration = Duration::from_millis(2);
 /// How soon it wakes a wrapper again that should go on with its job.
 const WAKE: Duration = Duration::from_millis(50);
+/// How long no process may be found, while the system says that there are some, before it gives up.
+const UNSEEN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Guardian {
@@ -36,9 +38,15 @@ pub(crate) struct Guardian {
     wake: Option<Moment>,
     /// Whether the main process is stopped.
     is_stopped: bool,
+    family: Family,
     /// When to kill next, and how long to wait after that.
     kill: (Moment, Duration),
-    is_clean: bool,
+    /// Whether a child has ended since it killed.
+    has_reaped: bool,
+    /// Since when it finds nobody to kill.
+    unseen: Option<Moment>,
+    /// Whether no process is left, or none can be found.
+    is_done: bool,
 }
 
 /// Runs the guardian in a process of its own, to the end of the job.
@@ -49,8 +57,11 @@ pub(crate) fn run(
     spans: Spans,
     wrapper: Pid,
 ) -> std::io::Result<()> {
-    setpgid(None, None)?;
-    process::adopt_orphans();
+    name_process();
+    if job.group.is_some() {
+        setpgid(None, None)?;
+    }
+    process::adopt_orphans()?;
     let waiter = Waiter::new()?;
     let Some((valid_until, token, news)) = await_start(&mut link, &waiter)? else { return Ok(()) };
     let mut deadline = Deadline::new(spans, valid_until);
@@ -64,6 +75,9 @@ pub(crate) fn run(
     // A busy machine must not keep the processor from this process when the job is to be killed.
     let usual = process::go_first();
     let started = job.start(token, usual);
+    if job.group.is_none() {
+        setpgid(None, None)?;
+    }
     // The job alone has the standard streams: whoever reads its output sees the end when the job closes it.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -86,11 +100,20 @@ pub(crate) fn run(
         start: Some(start),
         wake: None,
         is_stopped: false,
+        family: Family::of(main),
         kill: (Moment::now(), AGAIN),
-        is_clean: false,
+        has_reaped: false,
+        unseen: None,
+        is_done: false,
     };
     news.into_iter().for_each(|news| guardian.hear(news));
     guardian.attend()
+}
+
+/// By its name, which a fork leaves as it is, killall(1) would find it together with the wrapper.
+fn name_process() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::set_name(c"job-guardian");
 }
 
 /// Waits for the grant. Returns nothing if the wrapper ended before it, and else what came with the grant too: the
@@ -124,13 +147,13 @@ impl Guardian {
                 self.deadline.abandon();
             }
             self.hear_start();
-            if !self.is_clean && !self.reap() {
-                self.is_clean = true;
+            if !self.is_done && !self.reap() {
+                self.is_done = true;
                 self.link.send(Report::Clean);
             }
             let now = Moment::now();
             self.wake_wrapper(now);
-            if self.is_clean && (self.wake.is_none() || self.link.is_closed()) {
+            if self.is_done && (self.wake.is_none() || self.link.is_closed()) {
                 return Ok(());
             }
             let next = self.act(now);
@@ -174,10 +197,17 @@ impl Guardian {
         loop {
             match process::reap() {
                 Reaped::Changed(pid, status) if Some(pid) == self.main => self.main_changed(status),
-                Reaped::Changed(..) => {}
+                Reaped::Changed(pid, status) => self.note_end(pid, status),
                 Reaped::Nothing => return true,
                 Reaped::NoChild => return false,
             }
+        }
+    }
+
+    fn note_end(&mut self, pid: Pid, status: WaitStatus) {
+        if job_end(status).is_some() {
+            self.family.forget(pid);
+            self.has_reaped = true;
         }
     }
 
@@ -194,7 +224,9 @@ impl Guardian {
             return;
         }
         if let Some(end) = job_end(status) {
-            self.main = None;
+            if let Some(main) = self.main.take() {
+                self.note_end(main, status);
+            }
             self.deadline.end(Moment::now(), Reason::Finished);
             self.link.send(Report::Ended(end));
         } else {
@@ -216,7 +248,7 @@ impl Guardian {
 
     /// Does what is due. Returns when to look again.
     fn act(&mut self, now: Moment) -> Moment {
-        if self.is_clean {
+        if self.is_done {
             return now.after(WAKE);
         }
         loop {
@@ -224,25 +256,41 @@ impl Guardian {
                 Step::Wait(until) => return until,
                 Step::Terminate(reason) => {
                     self.link.send(Report::Ending(reason));
-                    process::terminate_below(getpid());
+                    self.family.terminate();
                 }
                 Step::Kill => {
                     // Else the wrapper would take the end of the job for its own.
                     if let Some(reason) = self.deadline.untold() {
                         self.link.send(Report::Ending(reason));
                     }
-                    let (due, pause) = self.kill;
-                    if due <= now {
-                        process::kill_below(getpid());
-                        // What cannot be killed at once, such as a process that waits for a dead file server, is
-                        // tried again for ever, ever more rarely.
-                        let next = (pause * 2).min(Duration::from_secs(1));
-                        self.kill = (Moment::now().after(pause), next);
-                    }
-                    return self.kill.0;
+                    return self.kill(now);
                 }
             }
         }
+    }
+
+    /// Kills, if that is due. Returns when to do it again.
+    fn kill(&mut self, now: Moment) -> Moment {
+        let (due, pause) = self.kill;
+        if due <= now {
+            self.has_reaped = false;
+            let found = self.family.kill();
+            let begin = *self.unseen.get_or_insert(now);
+            if found > 0 {
+                self.unseen = None;
+            } else if now >= begin.after(UNSEEN) {
+                self.link.send(Report::Unseen);
+                self.is_done = true;
+            }
+            // What cannot be killed at once, such as a process that waits for a dead file server, is
+            // tried again for ever, ever more rarely.
+            let next = (pause * 2).min(Duration::from_secs(1));
+            self.kill = (Moment::now().after(pause), next);
+        } else if std::mem::take(&mut self.has_reaped) {
+            // Its orphans have come, which nobody may have seen before.
+            self.family.kill_children();
+        }
+        if self.is_done { now } else { self.kill.0 }
     }
 }
 

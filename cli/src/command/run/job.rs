@@ -21,7 +21,8 @@ pub(crate) struct Job {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Environment,
     /// The process group of the wrapper, so that a terminal and a shell treat the job as if there were no wrapper.
-    pub(crate) group: Pid,
+    /// Without a number, the guardian is still in it when it starts the job.
+    pub(crate) group: Option<Pid>,
     /// The signals that the caller of the wrapper blocked.
     pub(crate) blocked: SigSet,
 }
@@ -83,7 +84,9 @@ impl Job {
         if getppid() != Some(guardian) {
             std::process::exit(1);
         }
-        if let Err(error) = setpgid(None, Some(self.group)) {
+        if let Some(group) = self.group
+            && let Err(error) = setpgid(None, Some(group))
+        {
             return error.into();
         }
         let Some((program, arguments)) = self.command.split_first() else {

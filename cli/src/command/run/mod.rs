@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::{Lease, LockOptions, Period};
-use rustix::process::{getpgrp, getpid};
+use rustix::process::getpid;
 
 use crate::connection::ConnectionArguments;
 use crate::duration::parse_duration;
@@ -23,9 +23,11 @@ use crate::failure::{Failure, say};
 use crate::status;
 
 mod acquire;
+mod backstop;
 mod clock;
 mod deadline;
 mod environment;
+mod gate;
 mod guardian;
 mod job;
 mod outcome;
@@ -38,6 +40,7 @@ use acquire::{Request, Share};
 use deadline::Spans;
 use environment::Environment;
 use job::Job;
+use process::Family;
 use report::Link;
 use wrapper::{Ending, Wrapper};
 
@@ -120,13 +123,14 @@ impl RunArguments {
         };
         let program = self.command.first().map(|program| program.display().to_string());
         let blocked = signal::blocked()?;
-        let job = Job { command: self.command, environment, group: getpgrp(), blocked };
+        let job = Job { command: self.command, environment, group: process::group(), blocked };
         let tick = (self.lease / TICKS_PER_LEASE).clamp(LEAST_TICK, MOST_TICK);
 
         let (near, far) = Link::pair()?;
         let parent = getpid();
         let signals = signal::Signals::block()?;
-        process::adopt_orphans();
+        adopt_orphans()?;
+        let mut family = Family::before_fork();
         let Some(guardian) = job::fork()? else {
             drop(near);
             guardian::run(far, signals, &job, spans, parent)?;
@@ -134,7 +138,10 @@ impl RunArguments {
         };
         drop(far);
         let waiter = clock::Waiter::new()?;
-        let mut wrapper = Wrapper { link: near, signals, waiter, guardian, spans, tick };
+        family.expect(guardian);
+        let link = near;
+        let mut wrapper =
+            Wrapper { link, signals, waiter, guardian, is_alone: false, family, spans, tick };
         let ending = wrapper.run(connection, &request)?;
         drop(wrapper);
         match ending {
@@ -179,4 +186,15 @@ impl RunArguments {
         let wait = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
         Request { name: self.name.as_bytes().to_vec(), options, share, wait }
     }
+}
+
+/// Makes this process the parent of the orphans of its job.
+fn adopt_orphans() -> Result<(), Failure> {
+    process::adopt_orphans().map_err(|error| {
+        let text = format!(
+            "orphans of the job could not be ended: this process may not adopt them \
+             (PR_SET_CHILD_SUBREAPER): {error}"
+        );
+        Failure::new(status::INTERNAL, text)
+    })
 }

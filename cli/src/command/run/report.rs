@@ -42,6 +42,8 @@ pub(crate) enum Report {
     Ended(JobEnd),
     /// No process of the job is left.
     Clean,
+    /// There are processes of the job that cannot be found, and the guardian has given up.
+    Unseen,
 }
 
 /// How the main process of a job ended.
@@ -92,6 +94,7 @@ impl Message for Report {
             Report::Ended(JobEnd::Exited(code)) => (6, 0, unsigned(code)),
             Report::Ended(JobEnd::Killed(signal)) => (6, 1, unsigned(signal)),
             Report::Clean => (7, 0, 0),
+            Report::Unseen => (8, 0, 0),
         }
     }
 
@@ -108,6 +111,7 @@ impl Message for Report {
             (6, 0, code) => Report::Ended(JobEnd::Exited(i32::try_from(code).ok()?)),
             (6, 1, signal) => Report::Ended(JobEnd::Killed(i32::try_from(signal).ok()?)),
             (7, ..) => Report::Clean,
+            (8, ..) => Report::Unseen,
             _ => return None,
         })
     }
@@ -236,6 +240,7 @@ mod tests {
             Report::Ended(JobEnd::Exited(255)),
             Report::Ended(JobEnd::Killed(9)),
             Report::Clean,
+            Report::Unseen,
         ];
         reports.iter().for_each(|report| guardian.send(*report));
         assert_eq!(wrapper.receive::<Report>(), reports);

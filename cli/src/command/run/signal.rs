@@ -155,12 +155,14 @@ impl Signals {
 
 /// Whether our caller made this process ignore the signal, as nohup(1) does.
 pub(crate) fn is_ignored(number: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // It has the name of this process, which need not be UTF-8.
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
     ignored_in(&status, number)
 }
 
-fn ignored_in(status: &str, number: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+fn ignored_in(status: &[u8], number: i32) -> bool {
+    let mask = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"SigIgn:"));
+    let mask = mask.and_then(|mask| std::str::from_utf8(mask).ok());
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let bit = u32::try_from(number - 1).ok().and_then(|bit| 1_u64.checked_shl(bit));
     mask.unwrap_or(0) & bit.unwrap_or(0) != 0
@@ -201,9 +203,9 @@ mod tests {
 
     #[test]
     fn ignored_signals_are_read_from_the_mask() {
-        let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\tffff\n";
+        let status = b"Name:\tsauvegarde-\xc3\nSigIgn:\t0000000000001001\nSigCgt:\tffff\n";
         assert!(ignored_in(status, 1) && ignored_in(status, 13));
-        assert!(!ignored_in(status, 2) && !ignored_in(status, 0) && !ignored_in("", 1));
+        assert!(!ignored_in(status, 2) && !ignored_in(status, 0) && !ignored_in(b"", 1));
     }
 
     #[test]

@@ -7,19 +7,20 @@
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use leasehold::{LeaseWatch, LockClient};
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, setpgid, waitpid};
+use rustix::process::{Pid, Signal, getpid, kill_process, setpgid};
 
 use super::acquire::{Acquired, Held, Request};
-use super::clock::{Moment, Waiter};
-use super::deadline::{Deadline, Reason, Spans, Step};
+use super::backstop::Backstop;
+use super::clock::{self, Moment, Waiter};
+use super::deadline::{Reason, Spans, Step};
+use super::gate::Gate;
 use super::outcome::Outcome;
-use super::process::{self, Reaped};
+use super::process::{self, Family, Reaped};
 use super::report::{JobEnd, Link, News, Report};
 use super::signal::{self, Effect, Signals};
 use crate::connection::ConnectionArguments;
@@ -39,6 +40,9 @@ pub(crate) struct Wrapper {
     pub(crate) signals: Signals,
     pub(crate) waiter: Waiter,
     pub(crate) guardian: Pid,
+    /// Whether it has waited for the dead guardian, whose number may be another's now.
+    pub(crate) is_alone: bool,
+    pub(crate) family: Family,
     pub(crate) spans: Spans,
     /// How often the guardian is told until when the lease is valid.
     pub(crate) tick: Duration,
@@ -53,7 +57,10 @@ struct Progress {
     cut: Option<Reason>,
     /// What its caller is to know of that.
     message: Option<String>,
+    /// Whether the main process is stopped. Nobody renews the lease of such a job: it may never go on.
+    is_stopped: bool,
     is_clean: bool,
+    is_unseen: bool,
 }
 
 /// What came of a run.
@@ -72,25 +79,32 @@ impl Wrapper {
         connection: &ConnectionArguments,
         request: &Request,
     ) -> Result<Ending, Failure> {
-        let (client, lost) = (OnceLock::new(), self.link.sender()?);
-        // Closed by the keeper when it has something to say.
+        let (gate, lost) = (Gate::open(), self.link.sender()?);
+        // Closed by the keeper when it has something to say, and when the lock is lost.
         let (silence, silent) = UnixStream::pair()?;
+        let (alarm, calm) = UnixStream::pair()?;
         let (grant, granted) = mpsc::channel();
         let (verdict, decided) = mpsc::channel();
         std::thread::scope(|scope| {
-            let (client, verdict) = (&client, verdict);
+            let (gate, verdict) = (&gate, verdict);
             // Waits for Redis, while this thread waits for signals.
-            let keeper = scope.spawn(move || {
-                let opened = connection.builder()?.build()?;
-                let client = client.get_or_init(|| opened);
-                let held = match request.acquire(client)? {
+            let keep = move || {
+                let client = connection.builder()?.build()?;
+                if !gate.pass(&client) {
+                    // A signal is ending this program.
+                    return Ok(Ending::NotHad);
+                }
+                let held = match request.acquire(&client)? {
                     Acquired::Held(held) => held,
                     Acquired::NotHad => return Ok(Ending::NotHad),
                     Acquired::Skipped(text) => return Ok(Ending::Skipped(text)),
                 };
                 // A lease that came from the queue is short at first.
                 held.confirm()?;
-                held.on_loss(move |_| lost.send(News::Lost));
+                held.on_loss(move |_| {
+                    lost.send(News::Lost);
+                    drop(calm);
+                });
                 let _ = grant.send(held.watch());
                 drop(silent);
                 match decided.recv() {
@@ -101,10 +115,11 @@ impl Wrapper {
                         Ok(Ending::Ran(Outcome::Cut))
                     }
                 }
-            });
+            };
+            let keeper = std::thread::Builder::new().spawn_scoped(scope, keep)?;
             let mut message = None;
-            if let Some(watch) = self.await_grant(&granted, &silence, &keeper, client)? {
-                let (outcome, said) = self.attend(&watch)?;
+            if let Some(watch) = self.await_grant(&granted, &silence, &keeper, gate)? {
+                let (outcome, said) = self.attend(&watch, &alarm)?;
                 let _ = verdict.send(outcome);
                 message = said;
             }
@@ -123,7 +138,7 @@ impl Wrapper {
         granted: &Receiver<LeaseWatch>,
         silence: &UnixStream,
         keeper: &ScopedJoinHandle<'_, T>,
-        client: &OnceLock<LockClient>,
+        gate: &Gate<LockClient>,
     ) -> Result<Option<LeaseWatch>, Failure> {
         loop {
             match granted.try_recv() {
@@ -134,12 +149,13 @@ impl Wrapper {
             let inputs = [Some(silence.as_fd()), self.signals.input()];
             let inputs: Vec<_> = inputs.into_iter().flatten().collect();
             self.waiter.wait(&inputs, Moment::now().after(Duration::from_secs(60)))?;
-            self.obey_signals(client.get());
+            self.obey_signals(gate);
+            self.reap();
         }
     }
 
     /// Does what signals do to a program that does not handle them.
-    fn obey_signals(&mut self, client: Option<&LockClient>) {
+    fn obey_signals(&mut self, gate: &Gate<LockClient>) {
         while let Some(arrival) = self.signals.next() {
             match arrival.effect() {
                 Effect::Nothing => {}
@@ -147,7 +163,7 @@ impl Wrapper {
                 Effect::End if signal::is_ignored(arrival.number) => {}
                 Effect::End => {
                     // The lock may just have been granted.
-                    client.map(|client| client.close(Duration::ZERO, LAST_RELEASE));
+                    gate.shut().map(|client| client.close(Duration::ZERO, LAST_RELEASE));
                     self.dismiss_guardian();
                     signal::die_of(arrival.number);
                     std::process::exit(128 + arrival.number);
@@ -160,11 +176,34 @@ impl Wrapper {
     fn dismiss_guardian(&mut self) {
         self.link.close();
         let end = Moment::now().after(LAST_RELEASE);
-        while matches!(waitpid(Some(self.guardian), WaitOptions::NOHANG), Ok(None)) {
+        loop {
+            self.reap();
+            if self.is_alone {
+                return;
+            }
             if Moment::now() >= end {
                 let _ = kill_process(self.guardian, Signal::KILL);
             }
             let _ = self.await_children(Moment::now().after(AGAIN));
+        }
+    }
+
+    /// Waits for all children that have ended: the guardian, and orphans that came to this process. Returns whether any
+    /// child is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match process::reap() {
+                Reaped::Changed(pid, status) if status.exited() || status.signaled() => {
+                    self.family.forget(pid);
+                    self.is_alone |= pid == self.guardian;
+                }
+                Reaped::Changed(..) => {}
+                Reaped::Nothing => return true,
+                Reaped::NoChild => {
+                    self.is_alone = true;
+                    return false;
+                }
+            }
         }
     }
 
@@ -177,37 +216,58 @@ impl Wrapper {
 
     /// Runs the job, and keeps the guardian informed until no process of the job is left. Returns what there is to
     /// say, too.
-    fn attend(&mut self, watch: &LeaseWatch) -> Result<(Outcome, Option<String>), Failure> {
+    fn attend(
+        &mut self,
+        watch: &LeaseWatch,
+        alarm: &UnixStream,
+    ) -> Result<(Outcome, Option<String>), Failure> {
         let valid_until = self::valid_until(watch);
         let token = watch.fencing_token().get();
         self.link.send(News::Start { valid_until, token });
         // A guardian that is stopped does not keep its promise. Then this process does, as late as it can.
-        let spans = Spans { grace: Duration::ZERO, margin: self.spans.margin / 2 };
-        let mut backstop = Deadline::new(spans, valid_until);
+        let mut backstop = Backstop::new(self.spans, valid_until);
         let mut progress = Progress::default();
         let mut tick = Moment::now().after(self.tick);
+        let mut alarm = Some(alarm);
         loop {
             let now = Moment::now();
             if now >= tick {
-                self.link.send(News::Valid(self::valid_until(watch)));
-                backstop.extend(self::valid_until(watch));
+                if !progress.is_stopped {
+                    self.link.send(News::Valid(self::valid_until(watch)));
+                    backstop.extend(self::valid_until(watch));
+                }
                 tick = now.after(self.tick);
+            }
+            if alarm.take_if(|alarm| clock::is_ready(alarm.as_fd())).is_some() {
+                backstop.lose(now);
             }
             self.pass_signals_on();
             let reports = self.link.receive();
-            self.hear(&reports, watch, &mut progress);
+            self.hear(&reports, watch, &mut progress, &mut backstop);
             if progress.is_clean {
                 return Ok((progress.outcome(), progress.message));
+            }
+            if progress.is_unseen {
+                return Err(unseen("the job is over"));
             }
             if self.link.is_closed() {
                 return self.end_all("the guardian of the job was killed, and the job with it");
             }
-            let Step::Wait(last) = backstop.step(now) else {
-                return self.end_all(
-                    "the guardian of the job did not run, and the lease was about to end",
-                );
+            self.reap();
+            self.family.note_strangers();
+            let last = match backstop.step(now) {
+                Step::Wait(last) => last,
+                Step::Terminate(_) => {
+                    self.family.terminate();
+                    continue;
+                }
+                Step::Kill => {
+                    let why = "the guardian of the job did not run, and its lease was over or about to end";
+                    return self.end_all(why);
+                }
             };
-            let inputs = [Some(self.link.as_fd()), self.signals.input()];
+            let inputs =
+                [Some(self.link.as_fd()), self.signals.input(), alarm.map(|alarm| alarm.as_fd())];
             let inputs: Vec<_> = inputs.into_iter().flatten().collect();
             self.waiter.wait(&inputs, tick.min(last))?;
         }
@@ -222,21 +282,39 @@ impl Wrapper {
         }
     }
 
-    fn hear(&mut self, reports: &[Report], watch: &LeaseWatch, progress: &mut Progress) {
+    fn hear(
+        &mut self,
+        reports: &[Report],
+        watch: &LeaseWatch,
+        progress: &mut Progress,
+        backstop: &mut Backstop,
+    ) {
         for (place, report) in reports.iter().enumerate() {
             match *report {
                 Report::Started => self.stand_back(),
                 Report::NotStarted(error) => {
                     (progress.not_started, progress.is_clean) = (Some(error), true);
                 }
-                // A later report may say that the job goes on.
-                Report::Stopped(by) if place + 1 == reports.len() => signal::stop_by(by),
-                Report::Stopped(_) => {}
-                Report::Continued => self.link.send(News::Awake),
+                Report::Stopped(by) => {
+                    progress.is_stopped = true;
+                    // A later report may say that the job goes on.
+                    if place + 1 == reports.len() {
+                        // It has no effect on the first process of a container, or on one without a shell.
+                        signal::stop_by(by);
+                    }
+                }
+                Report::Continued => {
+                    progress.is_stopped = false;
+                    self.link.send(News::Awake);
+                }
                 Report::Ending(Reason::Finished) => {}
                 Report::Ending(reason) => {
+                    backstop.told();
                     let why = watch.loss().map(|loss| loss.to_string());
-                    let why = why.unwrap_or_else(|| "no renewal was confirmed in time".to_owned());
+                    let why = why.unwrap_or_else(|| match progress.is_stopped {
+                        true => "the job was stopped for as long as its lease".to_owned(),
+                        false => "no renewal was confirmed in time".to_owned(),
+                    });
                     progress.message = Some(format!("{why}; the job was ended"));
                     progress.cut = Some(reason);
                 }
@@ -245,6 +323,7 @@ impl Wrapper {
                     progress.end = Some(end);
                 }
                 Report::Clean => progress.is_clean = true,
+                Report::Unseen => progress.is_unseen = true,
             }
         }
     }
@@ -256,8 +335,7 @@ impl Wrapper {
             let _ = rustix::stdio::dup2_stdout(&null);
         }
         // A group of its own would have the number of the job's, if the job's has this process's.
-        let group = rustix::process::getpgrp();
-        let other = if group == getpid() { Some(self.guardian) } else { None };
+        let other = (process::group() == Some(getpid())).then_some(self.guardian);
         let _ = setpgid(None, other);
     }
 
@@ -265,19 +343,32 @@ impl Wrapper {
     fn end_all(&mut self, why: &str) -> Result<(Outcome, Option<String>), Failure> {
         let end = Moment::now().after(END);
         loop {
-            process::kill_below(getpid());
-            while let Reaped::Changed(..) = process::reap() {}
-            if matches!(process::reap(), Reaped::NoChild) {
+            let found = self.family.kill();
+            if !self.reap() || self.family.has_only_strangers() {
                 return Ok((Outcome::Cut, Some(why.to_owned())));
             }
             let now = Moment::now();
             if now >= end {
-                let text = format!("{why}; some of its processes cannot be killed");
-                return Err(Failure::new(status::LOST, text));
+                return Err(match found {
+                    0 => unseen(why),
+                    _ => {
+                        let text = format!("{why}; some of its processes cannot be killed");
+                        Failure::new(status::LOST, text)
+                    }
+                });
             }
             self.await_children(now.after(AGAIN).min(end))?;
         }
     }
+}
+
+/// The system says that there are processes, and shows none.
+fn unseen(why: &str) -> Failure {
+    let text = format!(
+        "{why}; processes of it may be left: there are some by wait(2), and none is to be found in /proc. \
+         The lock ends with its lease"
+    );
+    Failure::new(status::UNSEEN, text)
 }
 
 /// No child is left behind, however a run ends.
