@@ -117,3 +117,22 @@ fn short_lease_does_not_cut_the_timeout_of_others() {
     server.advance(SECOND);
     assert!(short.is_valid() && long.is_valid());
 }
+
+/// A thread that has its slot locked stands still. A renewal locks no slot.
+#[test]
+fn slot_that_stays_locked_for_two_seconds_costs_no_lease() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let options = LockOptions::new().lease(Lease::renewed(Duration::from_millis(900)));
+    let hold = |name| client.mutex_with(name, options).unwrap().lock().unwrap();
+    let guards = ["x", "y"].map(hold);
+    let slots = client.engine().table().all();
+    let slot = slots.iter().find(|slot| slot.target().name().as_bytes() == b"x").unwrap();
+    slot.while_locked(|| {
+        for passed in 1..=20 {
+            server.advance(Duration::from_millis(100));
+            assert_eq!(guards.each_ref().map(Guard::is_valid), [true; 2], "after {passed}00 ms");
+        }
+    });
+    guards.map(|guard| guard.release().unwrap());
+}

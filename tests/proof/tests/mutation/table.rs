@@ -507,6 +507,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "reentry",
         "it::hold::last_guard_dropped_releases_in_any_order",
     ),
+    bug(
+        "valid-after-the-loss",
+        "invalid first, then the callback",
+        "it::shutdown::shutdown_releases_everything_before_it_returns",
+    ),
     // Tokens.
     bug(
         "tokens-ahead-of-the-clock",
