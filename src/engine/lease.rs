@@ -10,28 +10,7 @@
 //! | lost | it ended before that, for a cause: no reply changes it any more | |
 //!
 //! A thread that takes a lease over or lets it linger writes a few atomics, and takes no lock here. Replies, losses and
-//! releases take the lock, so that a reply that comes late finds the end.
-//!
-//! # What the worker does, and when
-//!
-//! A lease has one timer with the worker, for the first of these moments:
-//!
-//! | purpose | due | while it lingers |
-//! | --- | --- | --- |
-//! | end of the validity | at the end of the lease, or of the first hold with a `max_hold` | at the end of the lease |
-//! | end of the linger | | when its time is over |
-//! | renewal | after a third of the lease | if a thread has taken it again since the last look |
-//! | change | at once, if the last change of a read-write lock had no reply | never |
-//! | question | at once, if an eviction was reported | never |
-//! | count | soon, if Redis shows another count of reentries | never |
-//! | announcement | when it was held for a second, and every twenty | never |
-//!
-//! A slot of which threads only wait has a timer for its announcement. The releases in the background have timers of their
-//! own, and so have notifications.
-//!
-//! The worker and the threads of a slot agree without a lock. A thread changes the lease, and then looks when the worker
-//! comes: if that is early enough, it is done. The worker notes that it has come, and then looks at the lease. All of
-//! these accesses are sequentially consistent, so that one of the two sees what the other wrote.
+//! releases take the lock, so that a reply that comes late finds the end. `timer` lists for what the worker comes.
 
 mod change;
 mod count;
@@ -39,6 +18,8 @@ mod grant;
 mod news;
 #[cfg(test)]
 mod tests;
+mod timer;
+mod usage;
 
 use std::time::Duration;
 
@@ -56,13 +37,12 @@ use count::ReentryCount;
 pub(crate) use grant::{Grant, validity};
 pub(crate) use news::Count;
 use news::News;
+use usage::{AtomicUsage, Usage};
 
 /// A lease is renewed after its time to live divided by this.
 const RENEWALS_PER_LEASE: u32 = 3;
 /// The due time is rounded down to a tick of that period divided by this.
 const TICKS_PER_PERIOD: u32 = 16;
-/// Within this time Redis shows a new count of reentries.
-const SHOW_AFTER: Duration = Duration::from_millis(20);
 
 /// What Redis granted to one owner's value.
 #[derive(Debug)]
@@ -82,10 +62,8 @@ pub(crate) struct Lease {
     kept_until: AtomicMoment,
     /// When the next renewal is due.
     renew_at: AtomicMoment,
-    /// The first moment at which `max_hold` ends one of its holds.
-    limit: AtomicMoment,
-    /// Until when it lingers; [`Moment::FAR`] while a thread holds it.
-    lingers_until: AtomicMoment,
+    /// Whether threads hold it or it lingers.
+    usage: AtomicUsage,
     /// Whether a thread has taken it again since the worker last found it lingering.
     was_retaken: AtomicBool,
     /// When its slot is announced, if it is held then.
@@ -141,8 +119,7 @@ impl Lease {
             perhaps_until: AtomicMoment::new(Moment::PAST),
             kept_until: AtomicMoment::new(Moment::PAST),
             renew_at: AtomicMoment::new(Moment::FAR),
-            limit: AtomicMoment::new(Moment::FAR),
-            lingers_until: AtomicMoment::new(Moment::FAR),
+            usage: AtomicUsage::new(),
             was_retaken: AtomicBool::new(false),
             announce_at: AtomicMoment::new(Moment::FAR),
             due: AtomicMoment::new(Moment::FAR),
@@ -229,38 +206,32 @@ impl Lease {
                 self.renew_at.set(now.after(self.leased_until().since(now) / RENEWALS_PER_LEASE));
             }
         }
-        self.limit.set(limit);
         self.count.begin();
-        if self.lingers_until() != Moment::FAR {
-            self.lingers_until.set(Moment::FAR);
+        let lingered = !self.is_held();
+        self.usage.set(Usage::Held { until: limit });
+        if lingered {
             self.was_retaken.store(true, Ordering::SeqCst);
         }
     }
 
     /// Another thread holds it too, until this limit at most.
     pub(crate) fn join(&self, limit: Moment) {
-        self.limit.lower(limit);
+        self.usage.join(limit);
     }
 
     /// One of its holds is gone. `max_hold` ends the first of the others at `limit`.
     pub(crate) fn leave(&self, limit: Moment) {
-        self.limit.set(limit);
+        self.usage.set(Usage::Held { until: limit });
     }
 
     /// No thread holds it any more, and it lingers.
     pub(crate) fn linger(&self, until: Moment) {
-        self.limit.set(Moment::FAR);
-        self.lingers_until.set(until);
+        self.usage.set(Usage::Lingering { until });
     }
 
-    /// The linger is to end at `now`, if it lingers.
-    pub(crate) fn end_linger_at(&self, now: Moment) {
-        self.lingers_until.set(now);
-    }
-
-    /// Until when it lingers; [`Moment::FAR`] while a thread holds it.
-    pub(crate) fn lingers_until(&self) -> Moment {
-        self.lingers_until.get()
+    /// Whether its linger is over.
+    pub(crate) fn has_lingered(&self, now: Moment) -> bool {
+        matches!(self.usage.get(), Usage::Lingering { until } if until <= now)
     }
 
     /// Waits for the token of the next hold if the server's clock is about to reach it. No lock may be held.
@@ -375,96 +346,6 @@ impl Lease {
     /// Whether the first renewal is yet to make it a whole lease.
     pub(crate) fn is_claim(&self) -> bool {
         self.is_claim.load(Ordering::SeqCst)
-    }
-
-    // The worker's moments.
-
-    /// When the next renewal is due; [`Moment::FAR`] if there is none.
-    pub(crate) fn renew_at(&self) -> Moment {
-        self.renew_at.get()
-    }
-
-    /// When the worker comes to it, as far as its task queue has noted.
-    pub(crate) fn due(&self) -> Moment {
-        self.due.get()
-    }
-
-    /// The task queue of the worker has a timer for it at that moment; [`Moment::FAR`] if it has none.
-    pub(crate) fn note_due(&self, moment: Moment) {
-        self.due.set(moment);
-    }
-
-    /// The first moment at which the worker should come to it, for a thread that has just changed it.
-    pub(crate) fn next_due(&self, now: Moment) -> Moment {
-        let next = self.next_after(Moment::PAST);
-        if next != Moment::FAR && self.is_held() && self.count.is_unshown() {
-            return next.min(now.after(SHOW_AFTER));
-        }
-        next
-    }
-
-    /// The worker comes to it, in a turn that began at `now`. Returns when it comes again, and whether a thread has taken
-    /// the lease again since the last time.
-    pub(crate) fn begin_look(&self, now: Moment) -> (Moment, bool) {
-        // First, so that a thread that changes the lease from now on asks for an earlier moment.
-        self.due.set(Moment::FAR);
-        let was_retaken = self.was_retaken.swap(false, Ordering::SeqCst);
-        let mut next = self.next_after(now);
-        if was_retaken && self.is_held() && next != Moment::FAR {
-            // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
-            // and over would ask for one, and all such threads would wait for the lock of the task queue.
-            next = next.min(now.after(self.value.options.linger));
-        }
-        self.due.set(next);
-        (next, was_retaken)
-    }
-
-    /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.
-    pub(crate) fn next_after(&self, now: Moment) -> Moment {
-        let valid_until = self.valid_until();
-        if valid_until == Moment::PAST {
-            // Whoever ended it does what is left to do.
-            return Moment::FAR;
-        }
-        let ends = [valid_until, self.limit.get(), self.lingers_until()];
-        // A question and a change are due at once, and so are past.
-        let asks = self.open_change().is_some() || self.is_doubted();
-        let asks_at = if asks { Moment::from_nanos(1) } else { Moment::FAR };
-        let held = [self.renew_at(), self.announce_at.get(), asks_at];
-        let held = held.into_iter().filter(|_| self.is_held());
-        let all = ends.into_iter().chain(held);
-        all.filter(|&moment| moment > now).min().unwrap_or(Moment::FAR)
-    }
-
-    /// Whether a thread holds it, so that it does not linger.
-    pub(crate) fn is_held(&self) -> bool {
-        self.lingers_until() == Moment::FAR
-    }
-
-    /// Whether something of it is over, for which its slot has something to end: the lease, a hold, or its linger.
-    pub(crate) fn has_ended_by(&self, now: Moment) -> bool {
-        if self.is_over() {
-            return matches!(self.guarded.lock().end, Some(LeaseEnd::Lost(_)));
-        }
-        [self.valid_until(), self.limit.get(), self.lingers_until()]
-            .into_iter()
-            .any(|end| end <= now)
-    }
-
-    /// Whether the worker is to renew it now. A lease that lingers is not renewed, unless it `was_retaken`: threads that take
-    /// it over and over must find it renewed, whenever the worker comes.
-    pub(crate) fn needs_renewal(&self, now: Moment, was_retaken: bool) -> bool {
-        self.renew_at() <= now && (self.is_held() || was_retaken)
-    }
-
-    /// When its slot is to be announced; [`Moment::FAR`] if it is not.
-    pub(crate) fn announce_at(&self) -> Moment {
-        self.announce_at.get()
-    }
-
-    /// Its slot is to be announced at that moment.
-    pub(crate) fn announce_by(&self, moment: Moment) {
-        self.announce_at.set(moment);
     }
 
     // Its renewals.

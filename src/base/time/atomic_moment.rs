@@ -29,11 +29,6 @@ impl AtomicMoment {
         self.0.fetch_max(moment.as_nanos(), Ordering::SeqCst);
     }
 
-    /// Sets it to this moment if that is earlier.
-    pub(crate) fn lower(&self, moment: Moment) {
-        self.0.fetch_min(moment.as_nanos(), Ordering::SeqCst);
-    }
-
     /// Sets it to `moment` if it is still `before`.
     pub(crate) fn replace(&self, before: Moment, moment: Moment) {
         let (before, moment) = (before.as_nanos(), moment.as_nanos());

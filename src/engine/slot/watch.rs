@@ -47,7 +47,7 @@ impl Slot {
 
     /// Ends all lingers whose time is over. Returns their leases, which the caller releases or drops.
     pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<EndedLinger> {
-        let is_over = |_: &Entry, lease: &Lease| lease.lingers_until() <= now;
+        let is_over = |_: &Entry, lease: &Lease| lease.has_lingered(now);
         let end = || self.transition(|state, step| state.end_linger(is_over, step));
         std::iter::from_fn(end).map(|lease| self.ended_linger(lease)).collect()
     }
@@ -120,7 +120,7 @@ impl WatchedSlot for Slot {
         let state = self.state.try_lock()?;
         let lost = self.transition_of(state, |state, step| {
             let now = step.now;
-            let is_over = |_: &Entry, lease: &Lease| lease.lingers_until() <= now;
+            let is_over = |_: &Entry, lease: &Lease| lease.has_lingered(now);
             while let Some(lease) = state.end_linger(is_over, step) {
                 // By the worker, which does no I/O for one slot alone: the releases travel with the others in the
                 // next pipeline.

@@ -1,7 +1,7 @@
 //! The thread that keeps leases alive: one per client, with its own connection, or a caller's while it can
 //! have none.
 //!
-//! It renews leases without their slots, which threads may have locked for long: `lease` lists for what it comes to
+//! It renews leases without their slots, which threads may have locked for long: `lease::timer` lists for what it comes to
 //! one. The task queue has one timer for each lease, however often that is taken again or passed on inside the process.
 //! A release removes it. So the queue is bounded by the live leases, the pending releases, and the losses that were not
 //! reported yet.

@@ -230,7 +230,7 @@ impl SlotState {
         if self.acquirer.is_some() {
             // Another thread asks Redis at this moment. The worker ends them, before this one's turn.
             for lease in self.entries.iter().filter_map(Entry::lingering).filter(is_in_way) {
-                lease.end_linger_at(step.now);
+                lease.linger(step.now);
                 step.watch(lease);
             }
             return None;

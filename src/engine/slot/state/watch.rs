@@ -1,6 +1,6 @@
 //! When the worker comes to a slot.
 //!
-//! It comes to the leases of a slot without the slot: `lease` lists for what. The slot looks when it will come, and asks
+//! It comes to the leases of a slot without the slot: `lease::timer` lists for what. The slot looks when it will come, and asks
 //! for an earlier moment only where that is too late. A lease that is passed on inside the process, or taken again while
 //! it lingers, needs none.
 //!

@@ -1,0 +1,139 @@
+//! For what the worker comes to a lease, and when.
+//!
+//! A lease has one timer with the worker, for the first of these moments:
+//!
+//! | purpose | due | while it lingers |
+//! | --- | --- | --- |
+//! | `EndValidity` | at the end of the lease | the same |
+//! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over |
+//! | `Renew` | after a third of the lease | if a thread has taken it again since the last look |
+//! | `Ask` | at once, if the last change of a read-write lock had no reply, or an eviction was reported | never |
+//! | `Announce` | when it was held for a second, and every twenty | never |
+//!
+//! A count of reentries that Redis does not show is shown soon: the thread that changes it asks the worker to come.
+//!
+//! A slot in which threads only wait has a timer for its announcement. The removals in the background have timers of their
+//! own, and so have notifications.
+//!
+//! The worker and the threads of a slot agree without a lock. A thread changes the lease, and then looks when the worker
+//! comes: if that is early enough, it is done. The worker notes that it has come, and then looks at the lease. All of
+//! these accesses are sequentially consistent, so that one of the two sees what the other wrote.
+
+use std::time::Duration;
+
+use crate::base::sync::Ordering;
+use crate::base::time::Moment;
+use crate::engine::lease::usage::Usage;
+use crate::engine::lease::{Lease, LeaseEnd};
+
+/// Within this time Redis shows a new count of reentries.
+const SHOW_AFTER: Duration = Duration::from_millis(20);
+
+/// For what the worker comes to a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    EndValidity,
+    EndUsage,
+    Renew,
+    Ask,
+    Announce,
+}
+
+impl Lease {
+    /// When the next renewal is due; [`Moment::FAR`] if there is none.
+    pub(crate) fn renew_at(&self) -> Moment {
+        self.renew_at.get()
+    }
+
+    /// When the worker comes to it, as far as its task queue has noted.
+    pub(crate) fn due(&self) -> Moment {
+        self.due.get()
+    }
+
+    /// The task queue of the worker has a timer for it at that moment; [`Moment::FAR`] if it has none.
+    pub(crate) fn note_due(&self, moment: Moment) {
+        self.due.set(moment);
+    }
+
+    /// The first moment at which the worker should come to it, for a thread that has just changed it.
+    pub(crate) fn next_due(&self, now: Moment) -> Moment {
+        let next = self.next_after(Moment::PAST);
+        if next != Moment::FAR && self.is_held() && self.count.is_unshown() {
+            return next.min(now.after(SHOW_AFTER));
+        }
+        next
+    }
+
+    /// The worker comes to it, in a turn that began at `now`. Returns when it comes again, and whether a thread has taken
+    /// the lease again since the last time.
+    pub(crate) fn begin_look(&self, now: Moment) -> (Moment, bool) {
+        // First, so that a thread that changes the lease from now on asks for an earlier moment.
+        self.due.set(Moment::FAR);
+        let was_retaken = self.was_retaken.swap(false, Ordering::SeqCst);
+        let mut next = self.next_after(now);
+        if was_retaken && self.is_held() && next != Moment::FAR {
+            // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
+            // and over would ask for one, and all such threads would wait for the lock of the task queue.
+            next = next.min(now.after(self.value.options.linger));
+        }
+        self.due.set(next);
+        (next, was_retaken)
+    }
+
+    /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.
+    pub(crate) fn next_after(&self, now: Moment) -> Moment {
+        if self.is_over() {
+            // The thread that ended it does what is left to do.
+            return Moment::FAR;
+        }
+        let moments = self.timers().map(|(_, moment)| moment);
+        moments.into_iter().filter(|&moment| moment > now).min().unwrap_or(Moment::FAR)
+    }
+
+    /// All that the worker may come for; [`Moment::FAR`] for what it need not come for.
+    fn timers(&self) -> [(Purpose, Moment); 5] {
+        let usage = self.usage.get();
+        // A lease that lingers is only ended.
+        let held = |moment| if matches!(usage, Usage::Held { .. }) { moment } else { Moment::FAR };
+        // These are due at once, and so are past.
+        let asks = self.open_change().is_some() || self.is_doubted();
+        let ask_at = if asks { Moment::from_nanos(1) } else { Moment::FAR };
+        [
+            (Purpose::EndValidity, self.valid_until()),
+            (Purpose::EndUsage, usage.until()),
+            (Purpose::Renew, held(self.renew_at())),
+            (Purpose::Ask, held(ask_at)),
+            (Purpose::Announce, held(self.announce_at())),
+        ]
+    }
+
+    /// Whether a thread holds it, so that it does not linger.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.usage.get(), Usage::Held { .. })
+    }
+
+    /// Whether something of it is over, for which its slot has something to end: the lease, a hold, or its linger.
+    pub(crate) fn has_ended_by(&self, now: Moment) -> bool {
+        if self.is_over() {
+            return matches!(self.guarded.lock().end, Some(LeaseEnd::Lost(_)));
+        }
+        let ends = |purpose| matches!(purpose, Purpose::EndValidity | Purpose::EndUsage);
+        self.timers().into_iter().any(|(purpose, moment)| ends(purpose) && moment <= now)
+    }
+
+    /// Whether the worker is to renew it now. A lease that lingers is not renewed, unless it `was_retaken`: threads that take
+    /// it over and over must find it renewed, whenever the worker comes.
+    pub(crate) fn needs_renewal(&self, now: Moment, was_retaken: bool) -> bool {
+        self.renew_at() <= now && (self.is_held() || was_retaken)
+    }
+
+    /// When its slot is to be announced; [`Moment::FAR`] if it is not.
+    pub(crate) fn announce_at(&self) -> Moment {
+        self.announce_at.get()
+    }
+
+    /// Its slot is to be announced at that moment.
+    pub(crate) fn announce_by(&self, moment: Moment) {
+        self.announce_at.set(moment);
+    }
+}
