@@ -50,7 +50,7 @@ impl LockClient {
     /// # }
     /// ```
     pub fn locks(&self, pattern: impl AsRef<[u8]>) -> Result<Locks> {
-        let entries = self.engine().ask(|it, deadline| it.announced(deadline))?;
+        let entries = self.engine().ask(|it, deadline| it.server()?.announced(deadline))?;
         let mut locks = Locks {
             client: self.clone(),
             pattern: Glob::new(self.name_prefix(), pattern.as_ref()),
@@ -266,7 +266,8 @@ impl Locks {
             [&[&MutexKind], &[&ReentrantKind], &SHARED_KINDS];
         let kinds = kinds[position.kind];
         let (engine, pattern) = (self.client.engine(), &self.pattern);
-        match engine.ask(|it, deadline| it.scan(position, pattern, deadline)).transpose() {
+        match engine.ask(|it, deadline| it.server()?.scan(position, pattern, deadline)).transpose()
+        {
             Some(Ok(keys)) => {
                 let found = keys.iter().flat_map(|key| kinds.iter().map(move |kind| (*kind, key)));
                 found.for_each(|(kind, key)| self.add(kind, key, true));

@@ -45,7 +45,9 @@ impl LockClient {
                 "a command that leaves the connection as it is",
             ));
         }
-        let reply = self.engine().ask(|it, deadline| it.query(name.as_bytes(), command, deadline));
+        let reply = self
+            .engine()
+            .ask(|it, deadline| it.server()?.query(name.as_bytes(), command, deadline));
         reply.map_err(Error::from)
     }
 }

@@ -57,6 +57,6 @@ impl Holding {
     ) -> std::result::Result<ChangeReply, Failure> {
         let (owner, ttl) = (&self.hold.lease.value.bytes, self.hold.lease.ttl());
         let request = ChangeRequest { owner, ttl, number, to, dies_after };
-        self.context().exchange(|it| it.change(self.slot.target(), &request, deadline))
+        self.context().exchange(|it| it.server()?.change(self.slot.target(), &request, deadline))
     }
 }

@@ -51,7 +51,7 @@ fn missing(holding: &Holding, wanted: Durability) -> Option<Error> {
     // nothing.
     let deadline = deadline.min(hold.valid_until());
     let owner = &hold.lease.value.bytes;
-    match context.exchange(|it| it.replicate(target, owner, wanted, deadline)) {
+    match context.exchange(|it| it.server()?.replicate(target, owner, wanted, deadline)) {
         Ok(Ok(have)) if have.covers(&wanted) => holding.check_valid().err(),
         Ok(Ok(have)) => {
             let is_cut = hold.valid_until() < start.after(wanted.within);

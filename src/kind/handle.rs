@@ -87,7 +87,7 @@ impl Handle {
     /// Sets the limit in force of a semaphore with this limit.
     pub(crate) fn resize(&self, limit: u32, declared: u32) -> Result<()> {
         let target = self.slot.target();
-        match self.ask(|it, deadline| it.resize(target, limit, declared, deadline))? {
+        match self.ask(|it, deadline| it.server()?.resize(target, limit, declared, deadline))? {
             None => Ok(()),
             Some(other) => {
                 let share = Share::Permits { count: 1, limit: declared };
@@ -186,12 +186,12 @@ impl Handle {
 
     /// Makes a call at the server of the lock, which may run twice.
     pub(super) fn call(&self, call: &Call) -> Result<Value> {
-        self.ask(|it, deadline| it.call(self.slot.target(), call, deadline))
+        self.ask(|it, deadline| it.server()?.call(self.slot.target(), call, deadline))
     }
 
     /// Sends a command to the server of this key, once.
     pub(super) fn call_once(&self, key: &[u8], command: &Cmd) -> Result<Value> {
-        self.ask(|it, deadline| it.query(key, command, deadline))
+        self.ask(|it, deadline| it.server()?.query(key, command, deadline))
     }
 
     /// Asks Redis within one exchange. The error names the lock.
@@ -212,7 +212,7 @@ impl Handle {
     }
 
     pub(crate) fn inspect(&self) -> Result<Inspection> {
-        self.ask(|it, deadline| it.inspect(self.slot.target(), deadline))
+        self.ask(|it, deadline| it.inspect(self.slot.target(), View::Waiters, deadline))
     }
 
     pub(crate) fn last_blocker(&self) -> Option<Holder> {

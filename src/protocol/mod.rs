@@ -15,9 +15,11 @@
 //! | `transaction` | commands that apply only if a lock is still held, release among them |
 //! | `durability` | waiting until replicas or disks have a lock |
 //! | `backend` | how calls reach the server of a lock |
+//! | `server_protocol` | what only the one server that has a lock can do |
 //! | `script_protocol` | the protocol for one server at a time, over any backend |
 //!
-//! The engine sees [`Protocol`] and nothing behind it.
+//! The engine sees [`Protocol`], which every topology has, and [`ServerProtocol`], which a quorum has not; and nothing
+//! behind them.
 //!
 //! # The rules
 //!
@@ -122,6 +124,7 @@ pub(crate) mod lock_kind;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod script_protocol;
+pub(crate) mod server_protocol;
 pub(crate) mod target;
 pub(crate) mod transaction;
 pub(crate) mod wake_message;
@@ -130,26 +133,23 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::inspection::Inspection;
 use crate::base::name::Name;
-use crate::base::option::Durability;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::holder::ReportedHolder;
-use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::View;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::LockKind;
-use crate::protocol::reply::{AcquireOutcome, ChangeReply, Ownership, OwnershipReply, Released};
-use crate::protocol::request::{AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest};
+use crate::protocol::reply::{AcquireOutcome, OwnershipReply, Released};
+use crate::protocol::request::{AcquireRequest, ForceRequest, ReleaseRequest};
+use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
+use crate::wire::Pipeline;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
-use crate::wire::{Cmd, Pipeline, Value};
 
 /// The engine's view of the servers.
 ///
@@ -171,12 +171,13 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
 
     /// Keeps the worker's connections until this moment, because it may need them until then. Returns
     /// whether all are there.
-    fn keep_worker_connections(&self, _until: Moment) -> bool {
-        true
-    }
+    fn keep_worker_connections(&self, until: Moment) -> bool;
 
     /// Orders the worker's missing connections, without waiting for them.
-    fn connect_worker(&self) {}
+    fn connect_worker(&self);
+
+    /// What only the one server that has a lock can do. A quorum refuses it.
+    fn server(&self) -> Result<&dyn ServerProtocol, Failure>;
 
     /// Tries to take the lock, or to join its queue.
     fn acquire(
@@ -222,45 +223,6 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<OwnershipReply, Failure>;
 
-    /// Makes the weight of a hold another. The default is for a quorum, which has no weighted locks.
-    fn change(
-        &self,
-        _target: &Target,
-        _request: &ChangeRequest<'_>,
-        _deadline: Moment,
-    ) -> Result<ChangeReply, Failure> {
-        Err(Failure::silent())
-    }
-
-    /// Sets the limit of a semaphore that is in force, if no other limit than `declared` was declared for it.
-    /// Returns that limit if one was.
-    fn resize(
-        &self,
-        _target: &Target,
-        _limit: u32,
-        _declared: u32,
-        _deadline: Moment,
-    ) -> Result<Option<u64>, Failure> {
-        Err(Failure::silent())
-    }
-
-    /// Waits until the lock has the wanted number of copies. Returns how many it has, or the
-    /// ownership if this owner does not have the lock.
-    ///
-    /// The default reports no copies. A quorum has no such count: its client rejects options that
-    /// need one.
-    fn replicate(
-        &self,
-        _target: &Target,
-        _owner: &[u8],
-        wanted: Durability,
-        _deadline: Moment,
-    ) -> Result<Result<Durability, Ownership>, Failure> {
-        // Not an error: the caller compares the count with what the options demand, and a count of
-        // zero fails that in the same words as too few replicas do.
-        Ok(Ok(Durability { local: false, replicas: 0, ..wanted }))
-    }
-
     /// Runs requests for many leases at once.
     fn run(
         &self,
@@ -276,43 +238,18 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         deadline: Moment,
     ) -> Result<Vec<ReportedHolder>, Failure>;
 
-    /// Who has the lock, and who waits for it, for people to read.
-    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure>;
+    /// Who has the lock, and who waits for it, for people to read: by a view that shows who waits.
+    fn inspect(&self, target: &Target, view: View, deadline: Moment)
+    -> Result<Inspection, Failure>;
 
-    /// The same for many locks at once, by a view that shows who waits.
+    /// The same for many locks at once.
     fn inspect_all(
         &self,
         targets: &[Arc<Target>],
-        _view: View,
+        view: View,
         deadline: Moment,
     ) -> Vec<Result<Inspection, Failure>> {
-        targets.iter().map(|target| self.inspect(target, deadline)).collect()
-    }
-
-    /// Notes in the index that these locks are in use. A quorum has no index: none of its servers could tell
-    /// who holds a lock, and its client announces nothing.
-    fn announce(&self, _targets: &[Arc<Target>], _deadline: Moment) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// The kinds and names of the locks in the index.
-    fn announced(&self, _deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-        Ok(Vec::new())
-    }
-
-    /// Sends a command of the user to the server of this key, once. With a quorum no server is the one.
-    fn query(&self, _key: &[u8], _command: &Cmd, _deadline: Moment) -> Result<Value, Failure> {
-        Err(Failure::refused_here("several servers have this lock"))
-    }
-
-    /// One step of a scan for keys that match. Returns none where the last server is done.
-    fn scan(
-        &self,
-        _position: &mut ScanPosition,
-        _pattern: &Glob,
-        _deadline: Moment,
-    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        Ok(None)
+        targets.iter().map(|target| self.inspect(target, view, deadline)).collect()
     }
 
     /// Takes the lock from its owner, and sends the owner's client a message. Another owner keeps the lock, data
@@ -331,12 +268,6 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
         pipeline: &Pipeline,
         deadline: Moment,
     ) -> Result<Applied, Failure>;
-
-    /// Makes a call at the server of the lock, which may run twice. The default is for a quorum, which has no
-    /// server of its own for anything.
-    fn call(&self, _target: &Target, _call: &Call, _deadline: Moment) -> Result<Value, Failure> {
-        Err(Failure::silent())
-    }
 
     /// Asks the holder to release the lock. Returns whether a client received the request.
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure>;

@@ -19,12 +19,13 @@ use crate::protocol::holder::ReportedHolder;
 use crate::protocol::index::ScanPosition;
 use crate::protocol::inspection::{Report, View};
 use crate::protocol::lease_request::LeaseRequest;
-use crate::protocol::lock_kind::LockKind;
+use crate::protocol::lock_kind::{LockKind, WeightedScripts};
 use crate::protocol::reply::{
     AcquireOutcome, AcquireReply, ChangeReply, Forced, Ownership, OwnershipReply, Released,
     Resized, acquired, changed, flag, forced, released, renewed, resized, unexpected,
 };
 use crate::protocol::request::{AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest};
+use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -68,6 +69,11 @@ impl<B: Backend> ScriptProtocol<B> {
             read(server, target.report(view, reply.value))
         })
     }
+}
+
+/// The scripts that only a lock with weights has.
+fn weighted(target: &Target) -> Result<&'static WeightedScripts, Failure> {
+    target.weighted().ok_or_else(|| Failure::refused_here("holds of this lock have no weights"))
 }
 
 /// Sends a request that contains a deadline in the server's time: the moment until which the client
@@ -343,65 +349,16 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         })
     }
 
-    fn change(
-        &self,
-        target: &Target,
-        request: &ChangeRequest<'_>,
-        deadline: Moment,
-    ) -> Result<ChangeReply, Failure> {
-        let scripts = target.weighted().ok_or_else(Failure::silent)?;
-        let call = target.change(scripts, request);
-        self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            // No deadline on the server: the number of the change decides whether it still counts (rule 35).
-            let reply = server.call(&call, deadline)?;
-            read(server, changed(&reply))
-        })
-    }
-
-    fn resize(
-        &self,
-        target: &Target,
-        limit: u32,
-        declared: u32,
-        deadline: Moment,
-    ) -> Result<Option<u64>, Failure> {
-        let scripts = target.weighted().ok_or_else(Failure::silent)?;
-        self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            let outcome = |value: &Value| {
-                Ok(match resized(value)? {
-                    Resized::Done => Ok(None),
-                    Resized::Refused { declared } => Ok(Some(declared)),
-                    Resized::Late(micros) => Err(micros),
-                })
-            };
-            let request = |by| target.resize(scripts, limit, declared, by);
-            // Twice is as good as once: it sets a limit, and another one that was set in between would
-            // have been set at the same time.
-            Failure::retry_disconnected(|| call_until_in_time(server, deadline, request, outcome))
-        })
-    }
-
-    fn replicate(
-        &self,
-        target: &Target,
-        owner: &[u8],
-        wanted: Durability,
-        deadline: Moment,
-    ) -> Result<Result<Durability, Ownership>, Failure> {
-        self.0.with_server(target, RoundTrips::Many, deadline, |server| {
-            // A session, because `WAIT` counts for the last write of its own connection.
-            server.session(deadline, |session| {
-                durability::replicate(session, target, owner, wanted, deadline)
-            })
-        })
-    }
-
     fn keep_worker_connections(&self, until: Moment) -> bool {
         self.0.keep_worker_connections(until)
     }
 
     fn connect_worker(&self) {
         self.0.connect_worker();
+    }
+
+    fn server(&self) -> Result<&dyn ServerProtocol, Failure> {
+        Ok(self)
     }
 
     fn run(
@@ -433,8 +390,13 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         self.report(target, view, deadline).map(|report| report.holders)
     }
 
-    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
-        let report = self.report(target, View::Waiters, deadline)?;
+    fn inspect(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Inspection, Failure> {
+        let report = self.report(target, view, deadline)?;
         Ok(report.identify(target.kind(), self.identity()))
     }
 
@@ -472,34 +434,6 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         targets.iter().zip(replies).map(inspection).collect()
     }
 
-    fn announce(&self, targets: &[Arc<Target>], deadline: Moment) -> Result<(), Failure> {
-        // The worker waits only briefly for the reply, so its absence says nothing about the server.
-        let call = index::announce(targets).excused();
-        self.at_index(call, Sending::Worker, deadline).map(drop)
-    }
-
-    fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
-        let ask = || self.at_index(index::list(), Sending::Caller, deadline);
-        let reply = Failure::retry_disconnected(ask)?;
-        or_discard_connections(index::entries(reply.value), || {
-            self.0.discard_connections(reserved::INDEX)
-        })
-    }
-
-    fn query(&self, key: &[u8], command: &Cmd, deadline: Moment) -> Result<Value, Failure> {
-        Ok(self.at(key, Call::of(command), Sending::Once, deadline)?.value)
-    }
-
-    fn scan(
-        &self,
-        position: &mut ScanPosition,
-        pattern: &Glob,
-        deadline: Moment,
-    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        let reply = Failure::retry_disconnected(|| self.0.scan(position, pattern, deadline))?;
-        reply.map(|reply| position.read(reply)).transpose()
-    }
-
     fn force_release(
         &self,
         target: &Target,
@@ -532,12 +466,6 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         })
     }
 
-    fn call(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure> {
-        self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            Failure::retry_disconnected(|| server.call(call, deadline)).map(|reply| reply.value)
-        })
-    }
-
     fn request_release(&self, target: &Target, deadline: Moment) -> Result<bool, Failure> {
         // Such a kind has no channel on which its holder could be asked. Nobody receiving the
         // request is a result and no error.
@@ -564,5 +492,94 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         queued: Option<Moment>,
     ) -> Option<Moment> {
         self.0.granted_after(grant, received, queued)
+    }
+}
+
+impl<B: Backend> ServerProtocol for ScriptProtocol<B> {
+    fn change(
+        &self,
+        target: &Target,
+        request: &ChangeRequest<'_>,
+        deadline: Moment,
+    ) -> Result<ChangeReply, Failure> {
+        let scripts = weighted(target)?;
+        let call = target.change(scripts, request);
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            // No deadline on the server: the number of the change decides whether it still counts (rule 35).
+            let reply = server.call(&call, deadline)?;
+            read(server, changed(&reply))
+        })
+    }
+
+    fn resize(
+        &self,
+        target: &Target,
+        limit: u32,
+        declared: u32,
+        deadline: Moment,
+    ) -> Result<Option<u64>, Failure> {
+        let scripts = weighted(target)?;
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            let outcome = |value: &Value| {
+                Ok(match resized(value)? {
+                    Resized::Done => Ok(None),
+                    Resized::Refused { declared } => Ok(Some(declared)),
+                    Resized::Late(micros) => Err(micros),
+                })
+            };
+            let request = |by| target.resize(scripts, limit, declared, by);
+            // Twice is as good as once: it sets a limit, and another one that was set in between would
+            // have been set at the same time.
+            Failure::retry_disconnected(|| call_until_in_time(server, deadline, request, outcome))
+        })
+    }
+
+    fn replicate(
+        &self,
+        target: &Target,
+        owner: &[u8],
+        wanted: Durability,
+        deadline: Moment,
+    ) -> Result<Result<Durability, Ownership>, Failure> {
+        self.0.with_server(target, RoundTrips::Many, deadline, |server| {
+            // A session, because `WAIT` counts for the last write of its own connection.
+            server.session(deadline, |session| {
+                durability::replicate(session, target, owner, wanted, deadline)
+            })
+        })
+    }
+
+    fn announce(&self, targets: &[Arc<Target>], deadline: Moment) -> Result<(), Failure> {
+        // The worker waits only briefly for the reply, so its absence says nothing about the server.
+        let call = index::announce(targets).excused();
+        self.at_index(call, Sending::Worker, deadline).map(drop)
+    }
+
+    fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+        let ask = || self.at_index(index::list(), Sending::Caller, deadline);
+        let reply = Failure::retry_disconnected(ask)?;
+        or_discard_connections(index::entries(reply.value), || {
+            self.0.discard_connections(reserved::INDEX)
+        })
+    }
+
+    fn scan(
+        &self,
+        position: &mut ScanPosition,
+        pattern: &Glob,
+        deadline: Moment,
+    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let reply = Failure::retry_disconnected(|| self.0.scan(position, pattern, deadline))?;
+        reply.map(|reply| position.read(reply)).transpose()
+    }
+
+    fn call(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure> {
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            Failure::retry_disconnected(|| server.call(call, deadline)).map(|reply| reply.value)
+        })
+    }
+
+    fn query(&self, key: &[u8], command: &Cmd, deadline: Moment) -> Result<Value, Failure> {
+        Ok(self.at(key, Call::of(command), Sending::Once, deadline)?.value)
     }
 }

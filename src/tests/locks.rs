@@ -68,7 +68,7 @@ fn entries_outlast_a_long_hold_and_not_by_more_than_a_minute() {
     server.advance(SECOND * 61);
     // Seen in the entries themselves, since `locks` leaves out what is free.
     let names: Vec<_> =
-        client.engine().protocol.announced(client.engine().exchange_deadline()).unwrap();
+        client.engine().ask(|it, deadline| it.server()?.announced(deadline)).unwrap();
     assert_eq!(names, [("mutex".to_owned(), b"a".to_vec())]);
     drop(first);
     server.advance(SECOND * 61);
@@ -211,7 +211,7 @@ fn many_locks_are_announced_by_one_command_a_second() {
 /// How many entries the index has.
 fn entries(client: &LockClient) -> usize {
     let engine = client.engine();
-    engine.protocol.announced(engine.exchange_deadline()).unwrap().len()
+    engine.ask(|it, deadline| it.server()?.announced(deadline)).unwrap().len()
 }
 
 #[test]

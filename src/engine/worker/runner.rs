@@ -21,6 +21,7 @@ use crate::observe::{Exchange, Renewed};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::reply::{Ownership, OwnershipReply};
+use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -288,7 +289,8 @@ impl Runner {
         }
         let until_next = self.task_queue.next_due().since(now);
         let most = until_next.clamp(self.exchange / ANNOUNCEMENT_SHARE, self.exchange);
-        let Err(failure) = self.protocol.announce(targets, now.after(most)) else { return };
+        let announce = |it: &dyn ServerProtocol| it.announce(targets, now.after(most));
+        let Err(failure) = self.protocol.server().and_then(announce) else { return };
         if failure.is_denied() || failure.is_wrong_type() {
             self.task_queue.announces.store(false, Ordering::Relaxed);
             log!(warn, "locks in use are not announced any more: {failure}");

@@ -19,6 +19,7 @@ use crate::protocol::lock_kind::LockKind;
 use crate::protocol::reply::Ownership;
 use crate::protocol::request::{AcquireMode, AcquireRequest, ForceRequest, ReleaseRequest};
 use crate::protocol::script_protocol::ScriptProtocol;
+use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::wire::connection::Reply;

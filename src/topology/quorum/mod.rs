@@ -97,6 +97,7 @@ use crate::protocol::lease_request::{LeaseCommand, LeaseRequest};
 use crate::protocol::reply::{AcquireOutcome, Ownership, OwnershipReply, Released};
 use crate::protocol::reply::{Forced, forced};
 use crate::protocol::request::{AcquireRequest, ForceRequest, ReleaseRequest};
+use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
 use crate::protocol::wake_message::{GrantMessage, Publishers};
@@ -232,6 +233,10 @@ impl Protocol for Quorum {
         self.nodes.iter().for_each(|node| node.transport().connect_worker());
     }
 
+    fn server(&self) -> Result<&dyn ServerProtocol, Failure> {
+        Err(Failure::refused_here("several servers have this lock"))
+    }
+
     fn run(
         &self,
         requests: &[LeaseRequest<'_>],
@@ -294,8 +299,13 @@ impl Protocol for Quorum {
         Ok(holder.into_iter().collect())
     }
 
-    fn inspect(&self, target: &Target, deadline: Moment) -> Result<Inspection, Failure> {
-        let node_replies = self.ask_all(&[target.inspect(View::Waiters)], Lane::Callers, deadline);
+    fn inspect(
+        &self,
+        target: &Target,
+        view: View,
+        deadline: Moment,
+    ) -> Result<Inspection, Failure> {
+        let node_replies = self.ask_all(&[target.inspect(view)], Lane::Callers, deadline);
         self.inspection(target, &node_replies)
     }
 
