@@ -88,6 +88,23 @@ fn default_depends_on_whether_a_lock_can_move() {
     }
 }
 
+/// Nobody is promoted within ten seconds by a cluster or sentinels with their default settings.
+#[test]
+fn default_outage_outlasts_a_fail_over() {
+    let group = || LockClient::builder("redis://mymaster").sentinels(["redis://a:26379"]);
+    let cluster = || builder().cluster([""; 0]);
+    for (settings, seconds) in [
+        (builder(), 10),
+        (group(), 60),
+        (cluster(), 60),
+        (group().give_up_after(SECOND * 5), 5),
+        (cluster().give_up_after(SECOND * 5), 5),
+    ] {
+        let client = Server::standing_still().connect(settings).unwrap();
+        assert_eq!(client.engine().context.bounds.give_up_after, SECOND * seconds);
+    }
+}
+
 /// The hold ends when its holder says so, and the lock is free when Redis says so.
 #[test]
 fn hold_that_is_not_renewed_is_over_before_any_server_ends_it() {

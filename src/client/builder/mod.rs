@@ -288,12 +288,9 @@ impl LockClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn build(mut self) -> Result<LockClient> {
+    pub fn build(self) -> Result<LockClient> {
         // The settings first: a wrong one is reported before any I/O, and also in a fork.
         let info = self.check()?;
-        if self.sentinels.is_some() || self.cluster.is_some() {
-            self.settings.give_up_after.get_or_insert(GIVE_UP_AFTER_FAIL_OVER);
-        }
         fork_guard::check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         let identity = self.settings.identity();
@@ -319,7 +316,9 @@ impl LockClientBuilder {
         let moves = self.sentinels.is_some() || self.cluster.is_some();
         let usual = if moves { SKEW_OF_SEVERAL } else { Duration::ZERO };
         let max_clock_skew = self.settings.max_clock_skew.or(Some(usual));
-        Settings { max_clock_skew, ..self.settings }
+        let patience = moves.then_some(GIVE_UP_AFTER_FAIL_OVER);
+        let give_up_after = self.settings.give_up_after.or(patience);
+        Settings { max_clock_skew, give_up_after, ..self.settings }
     }
 
     fn timeouts(&self) -> Timeouts {
