@@ -117,15 +117,17 @@ fn is_long(lease: Duration) -> bool {
 fn round<A: Arena>(arena: &mut A, lease: Duration, ahead: Duration) -> Vec<Seen> {
     let prefix = arena.prepare(ahead);
     let holder = arena.holder();
-    let take = |form: Form| {
-        Kind::ALL.map(|kind| {
+    // A grant may come when its lease is over: the machine stood still, and this round says nothing.
+    let take = |form: Form| -> Option<Vec<Lock>> {
+        let take = |kind: Kind| {
             let name = format!("{prefix}{kind:?}-{form:?}");
-            let held = kind.take(&holder, &name, form.options(lease)).expect("a reply");
-            Lock { kind, form, name, held: held.expect("it is free") }
-        })
+            let held = kind.take(&holder, &name, form.options(lease));
+            let held = held.map_err(|error| assert!(error.is_timeout(), "{error}")).ok()?;
+            Some(Lock { kind, form, name, held: held.expect("it is free") })
+        };
+        Kind::ALL.into_iter().map(take).collect()
     };
-    let mut locks = Vec::new();
-    locks.extend(take(Form::RenewedOnce));
+    let Some(mut locks) = take(Form::RenewedOnce) else { return Vec::new() };
     let before: Vec<Duration> = locks.iter().map(|lock| lock.held.watch.remaining()).collect();
     // A renewal is due after a third of the lease.
     sleep(lease / 3 - lease / 20);
@@ -137,9 +139,11 @@ fn round<A: Arena>(arena: &mut A, lease: Duration, ahead: Duration) -> Vec<Seen>
         assert!(begin.elapsed() < SOON, "no renewal");
         sleep(Duration::from_millis(1));
     }
-    locks.extend(take(Form::Fixed));
-    if !is_long(lease) {
-        locks.extend(take(Form::Renewed));
+    let forms: &[Form] =
+        if is_long(lease) { &[Form::Fixed] } else { &[Form::Fixed, Form::Renewed] };
+    for &form in forms {
+        let Some(more) = take(form) else { return Vec::new() };
+        locks.extend(more);
     }
     if !arena.bring() {
         return Vec::new();
