@@ -1,5 +1,18 @@
 //! Every lock, thread, thread-local and channel of the crate comes through this file, so that a
 //! model checker can replace them all. `tests/it/layer.rs` refuses imports past it.
+//!
+//! # Memory orderings
+//!
+//! One rule for each of three uses:
+//!
+//! | use | ordering |
+//! | --- | --- |
+//! | two threads agree by it, together with another atomic: one writes the first and reads the second, the other the other way round | `SeqCst` |
+//! | a flag that publishes what was written before it | `Release` to write it, `Acquire` to read it |
+//! | a number for people, a hint, or a draw of numbers, from which no thread concludes anything about other memory | `Relaxed` |
+//!
+//! A use that could be two of them takes the stronger one. The model checker explores sequentially consistent atomics
+//! only, so a weaker order is argued for where it stands.
 
 pub(crate) use crossbeam_channel as channel;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -55,7 +55,7 @@ struct Spans {
 impl Spans {
     fn begin(&self, number: u64, span: Span) {
         if !span.is_disabled() {
-            self.count.fetch_add(1, Ordering::SeqCst);
+            self.count.fetch_add(1, Ordering::Relaxed);
             // What it replaces is dropped without the lock: the end of a span is code of a subscriber.
             let before = self.spans.lock().insert(number, span);
             drop(before);
@@ -64,11 +64,11 @@ impl Spans {
 
     /// The span, if there is one. It ends when the caller drops it.
     fn end(&self, number: u64) -> Option<Span> {
-        if self.count.load(Ordering::SeqCst) == 0 {
+        if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let span = self.spans.lock().remove(&number)?;
-        self.count.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::Relaxed);
         Some(span)
     }
 }
