@@ -68,7 +68,7 @@ pub(crate) mod contended {
     pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Mutex<T> {
+        pub(crate) const fn new(value: T) -> Mutex<T> {
             Mutex(std::sync::Mutex::new(value))
         }
 

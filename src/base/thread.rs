@@ -1,6 +1,9 @@
 //! The names of a client's background threads.
 
-use crate::base::sync::{Ordering, Tally};
+use std::io;
+
+use crate::base::log::Hurry;
+use crate::base::sync::{self, Ordering, Tally};
 
 /// Linux keeps 15 bytes of a thread's name, so the number has four digits at most.
 const NUMBERS: u32 = 10_000;
@@ -40,6 +43,14 @@ impl Threads {
         // than a name that the system cuts off in its number.
         let before = CLIENTS.fetch_add(1, Ordering::Relaxed);
         Threads { client: before.wrapping_add(1) % NUMBERS }
+    }
+
+    /// Starts a thread that runs no code of the user: a logger does not hold it up.
+    pub(crate) fn spawn(self, role: Role, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        sync::spawn(&self.name(role), move || {
+            let _hurry = Hurry::begin();
+            body();
+        })
     }
 
     /// The name of a thread, with its task and the number of its client.

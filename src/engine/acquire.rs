@@ -46,6 +46,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::log::Hurry;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::share::{ALL, Access, Share};
 use crate::base::sync::Arc;
@@ -248,6 +249,8 @@ struct AcquireLoop<'a> {
     queued_at: Option<Moment>,
     /// Whether this acquirer has subscribed to releases.
     listening: bool,
+    /// Other threads of the process wait until it is done.
+    _hurry: Hurry,
 }
 
 /// A request for the lock, and the time that it gets.
@@ -291,6 +294,7 @@ impl<'a> AcquireLoop<'a> {
             busy_at: None,
             queued_at: None,
             listening: false,
+            _hurry: Hurry::begin(),
         }
     }
 

@@ -36,7 +36,7 @@ use std::fmt;
 
 use crate::base::error::Error;
 use crate::base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
-use crate::base::thread::Role;
+use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::protocol::Protocol;
 use crate::protocol::wake_message::{Publishers, WakeMessage, client_channel};
@@ -51,7 +51,7 @@ struct Shared {
     /// The client's own channel.
     own: Vec<u8>,
     /// The name of the threads.
-    thread: String,
+    threads: Threads,
     state: Mutex<State>,
     changed: Condvar,
     /// Written while `state` is locked, and read without it on the path of each lock.
@@ -79,7 +79,7 @@ impl WakeListener {
         let shared = Shared {
             publishers: protocol.publishers(),
             own: client_channel(identity),
-            thread: identity.threads().name(Role::Listener),
+            threads: identity.threads(),
             state: Mutex::default(),
             changed: Condvar::new(),
             live: AtomicBool::new(false),

@@ -116,6 +116,7 @@ mod worker;
 
 use std::ops::Deref;
 
+use crate::base::log;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
@@ -161,6 +162,13 @@ impl Engine {
 
     pub(crate) fn table(&self) -> &SlotTable<Slot> {
         &self.table
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The process may end now, with lines that nobody has written.
+        log::flush();
     }
 }
 

@@ -14,6 +14,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::base::close_report::CloseReport;
+use crate::base::log::{self, Hurry};
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::closing::ClosingPhase;
@@ -57,8 +58,11 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     let mut left: Vec<_> = busy.map(|slot| slot.target().name().clone()).collect();
     let pending = engine.worker.wait_released(deadline);
     left.extend(pending.iter().map(|target| target.name().clone()));
-    // Last: a logger may be slow, and what it takes is no longer missing for the releases.
+    // Last, and from the queue: a logger may be slow, or block.
+    let hurry = Hurry::begin();
     report.log(engine.now());
+    drop(hurry);
+    log::flush();
     cancelled += closing.take_refused();
     CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
 }

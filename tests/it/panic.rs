@@ -65,13 +65,14 @@ impl Drop for Armed {
 }
 
 const USER: &str = "user";
-const WORKER: &str = "lease-work-";
+/// The thread that writes the lines of the worker and the listener.
+const LOG: &str = "lease-log";
 
 /// Each failed renewal is a panic, until Redis is there again.
 #[test]
 fn worker_goes_on_after_a_panic() {
     in_own_process!();
-    let _armed = Armed::new(WORKER, "");
+    let _armed = Armed::new(LOG, "");
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let kept: Vec<Guard> = (0..20)
@@ -101,7 +102,7 @@ fn worker_goes_on_after_a_panic() {
 #[test]
 fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
     in_own_process!();
-    let _armed = Armed::new(WORKER, "\"bad\"");
+    let _armed = Armed::new(LOG, "\"bad\"");
     let server = server();
     let client = open(&server);
     let kept: Vec<Guard> = (0..50)
@@ -129,7 +130,7 @@ fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
 #[test]
 fn listener_subscribes_again_after_a_panic() {
     in_own_process!();
-    let _armed = Armed::new("lease-wake-", "");
+    let _armed = Armed::new(LOG, "");
     let (server, proxy) = behind_proxy();
     let client = LockClient::open(proxy.url()).unwrap();
     let listens = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len() == 1;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::base::panic::catch_panic;
 use crate::base::sync::{self, Arc, Ordering};
+use crate::base::thread::Role;
 use crate::base::time::Moment;
 use crate::engine::listener::Shared;
 use crate::engine::listener::state::{
@@ -75,7 +76,7 @@ impl Shared {
                 begin_client_work();
                 thread.run();
             };
-            match sync::spawn(&self.thread, body) {
+            match self.threads.spawn(Role::Listener, body) {
                 Ok(()) => state.servers.push(server),
                 // `None` makes the next call try again.
                 Err(error) => (state.seen, unstarted) = (None, Some(error)),

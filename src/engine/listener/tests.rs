@@ -218,7 +218,7 @@ fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
     let shared = Arc::new(Shared {
         publishers: Arc::new(Two(Arc::clone(&refusing))),
         own: b"own".to_vec(),
-        thread: Threads::of_a_new_client().name(Role::Listener),
+        threads: Threads::of_a_new_client(),
         state: Mutex::default(),
         changed: Condvar::new(),
         live: AtomicBool::new(false),

@@ -38,7 +38,7 @@ mod worker_request;
 
 use std::time::Duration;
 
-use crate::base::sync::{self, Arc, AtomicBool, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
@@ -213,7 +213,7 @@ impl Worker {
             }
         };
 
-        let outcome = sync::spawn(&self.threads.name(Role::Worker), body);
+        let outcome = self.threads.spawn(Role::Worker, body);
         self.started.store(outcome.is_ok(), Ordering::Release);
         // Before the line is logged: a logger is code of the user, and may use this client.
         drop(runner);

@@ -19,7 +19,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
 use crate::topology::cluster::address::{Address, SlotRange, ranges};
@@ -235,7 +235,7 @@ impl Directory {
         drop(map);
         let (directory, deadline) = (Arc::clone(self), self.query_deadline());
         let body = move || _ = directory.refresh_now(deadline);
-        if let Err(error) = sync::spawn(&self.settings.threads.name(Role::SlotRefresh), body) {
+        if let Err(error) = self.settings.threads.spawn(Role::SlotRefresh, body) {
             // Takes `refreshing` back. A call whose node fails refreshes the map itself.
             drop(RefreshGuard(self));
             log!(error, "the thread that refreshes the map of slots could not be started: {error}");

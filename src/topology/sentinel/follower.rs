@@ -43,7 +43,7 @@ pub(crate) fn follow(sentinels: Arc<Sentinels>, manager: &Arc<Manager>, threads:
             }
         }
     };
-    if let Err(error) = sync::spawn(&threads.name(Role::Follower), body) {
+    if let Err(error) = threads.spawn(Role::Follower, body) {
         log!(error, "the thread that follows the master could not be started: {error}");
     }
 }

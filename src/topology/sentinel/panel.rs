@@ -15,7 +15,7 @@ use std::time::Duration;
 use redis::RedisError;
 
 use crate::base::sync::channel::{self, RecvTimeoutError, Sender};
-use crate::base::sync::{self, Arc, AtomicUsize, Mutex, Ordering};
+use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::topology::sentinel::finding::{Findings, Report};
@@ -225,7 +225,7 @@ impl Panel {
             // The receiver is gone if the question was settled without this report.
             let _ = sender.send((number, report));
         };
-        if let Err(error) = sync::spawn(&self.threads.name(Role::Locator), body) {
+        if let Err(error) = self.threads.spawn(Role::Locator, body) {
             self.asking[number].fetch_sub(1, Ordering::Relaxed);
             log!(error, "the thread that asks a sentinel could not be started: {error}");
             let _ = heard.send((number, Err(no_thread())));

@@ -22,6 +22,7 @@ use redis::RedisError;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::setting::PoolSettings;
+use crate::base::log::Hurry;
 use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{self, Receiver, Sender};
 use crate::base::sync::{Arc, Mutex, thread_local};
@@ -79,6 +80,7 @@ impl ConnectThread {
     /// Has the thread do this again and again until it returns `false`, each time after a pause.
     pub(crate) fn repeat(&self, pause: Duration, mut job: impl FnMut() -> bool + Send + 'static) {
         self.thread.execute_with_dynamic_delay(pause, move || {
+            let _hurry = Hurry::begin();
             // A panic would end the thread's job, and the next one is not to blame for it.
             catch_panic("the care for the worker's connections", &mut job)
                 .unwrap_or(true)
@@ -306,6 +308,7 @@ impl r2d2::ManageConnection for PoolManager {
     type Error = RedisError;
 
     fn connect(&self) -> Result<Connection, RedisError> {
+        let _hurry = Hurry::begin();
         self.begin()?;
         let mut outcome = guarded(|| self.manager.open());
         if let Ok(connection) = &mut outcome {

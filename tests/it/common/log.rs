@@ -26,13 +26,20 @@ pub(crate) fn warnings(parts: &[&str]) -> usize {
     texts(parts).len()
 }
 
-/// The warnings with all of these parts that came since the first call of this.
+/// The warnings with all of these parts that came since the first call of this. A thread writes those of threads that must
+/// not be held up, and ends when it has written them.
 pub(crate) fn texts(parts: &[&str]) -> Vec<String> {
     static BEGIN: Once = Once::new();
     BEGIN.call_once(|| {
         log::set_logger(&Collect).expect("no other logger");
         log::set_max_level(log::LevelFilter::Warn);
     });
+    let is_written = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("/proc").flatten();
+        let mut names = tasks.filter_map(|task| std::fs::read(task.path().join("comm")).ok());
+        !names.any(|name| name == b"lease-log\n")
+    };
+    super::until("all lines are written", is_written);
     let warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
     warnings.iter().filter(|text| parts.iter().all(|part| text.contains(part))).cloned().collect()
 }

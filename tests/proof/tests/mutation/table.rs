@@ -508,6 +508,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::hold::last_guard_dropped_releases_in_any_order",
     ),
     bug(
+        "lines-written-by-the-worker",
+        "renewals wait for no logger",
+        "it::blocked_logger::logger_that_blocks_keeps_no_lease_from_renewal_and_no_loss_from_its_callback",
+    ),
+    bug(
         "valid-after-the-loss",
         "invalid first, then the callback",
         "it::shutdown::shutdown_releases_everything_before_it_returns",

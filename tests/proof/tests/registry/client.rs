@@ -301,7 +301,7 @@ fn exhausted_at_acquire(trial: &Trial) {
     trial.given_back();
 }
 
-/// A process whose worker is hurt when it logs that a renewal failed.
+/// A process whose logger does harm when it is told that a renewal failed.
 fn hurt(trial: &Trial, how: &str) -> Child {
     let builder = Child::role("hurt").test("roles").env("URL", trial.proxy.url()).env("HOW", how);
     // On a busy machine, printing the origin of the panic takes longer than a lease.
@@ -315,9 +315,18 @@ fn hurt(trial: &Trial, how: &str) -> Child {
     child
 }
 
-/// The worker's logger panics. The worker goes on, and renews what it was at.
+/// The logger panics. The worker goes on, and renews what it was at.
 fn worker_panics_at_renew(trial: &Trial) {
-    let mut child = hurt(trial, "panic");
+    outlives_the_logger(trial, "panic");
+}
+
+/// The logger blocks for two leases. No thread that renews waits for it.
+fn worker_stalls_at_renew(trial: &Trial) {
+    outlives_the_logger(trial, "stall");
+}
+
+fn outlives_the_logger(trial: &Trial, how: &str) {
+    let mut child = hurt(trial, how);
     thread::sleep(ms(LEASE * 3 / 2));
     assert!(trial.rival().try_lock().unwrap().is_none());
     child.say("look");
@@ -325,18 +334,6 @@ fn worker_panics_at_renew(trial: &Trial) {
     child.say("release");
     assert_eq!(child.expect_line("released", SOON), "in time");
     trial.stays_away();
-}
-
-/// The worker does nothing for two leases: the guard is invalid before another can have the lock.
-fn worker_stalls_at_renew(trial: &Trial) {
-    let mut child = hurt(trial, "stall");
-    let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");
-    trial.granted(&next);
-    child.say("look");
-    assert_eq!(child.expect_line("valid", SOON), "false 0ns");
-    child.say("release");
-    assert_eq!(child.expect_line("released", SOON), "lost");
-    next.check().unwrap();
 }
 
 /// A client is shut down while a thread holds: the guard is invalid, and the lock is free.

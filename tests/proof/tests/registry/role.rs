@@ -45,7 +45,7 @@ fn hold() {
     });
 }
 
-/// A logger that hurts the worker the first time that it logs a warning.
+/// A logger that hurts the thread that writes the lines of the worker, the first time that it logs a warning.
 struct Hurting {
     how: String,
     done: AtomicBool,
@@ -57,8 +57,8 @@ impl log::Log for Hurting {
     }
 
     fn log(&self, _: &log::Record<'_>) {
-        let worker = thread::current().name().is_some_and(|name| name.starts_with("lease-work-"));
-        if worker && !self.done.swap(true, Ordering::SeqCst) {
+        let writer = thread::current().name().is_some_and(|name| name == "lease-log");
+        if writer && !self.done.swap(true, Ordering::SeqCst) {
             tell("hurt");
             match self.how.as_str() {
                 "panic" => panic!("planned"),

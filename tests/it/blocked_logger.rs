@@ -1,0 +1,121 @@
+//! A logger that blocks, as before a full pipe, holds up nobody but those who write to it themselves.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex as StdMutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::process::in_own_process;
+use crate::common::{SOON, ask, ms, open, renewed, server, until};
+use leasehold::{Guard, LockClient, LossCause};
+
+static BLOCKS: AtomicBool = AtomicBool::new(false);
+/// How many threads are blocked, and the lines that were written.
+static BLOCKED: StdMutex<usize> = StdMutex::new(0);
+static LINES: StdMutex<Vec<String>> = StdMutex::new(Vec::new());
+
+struct Blocking;
+
+impl log::Log for Blocking {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if BLOCKS.load(Ordering::SeqCst) {
+            *BLOCKED.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            while BLOCKS.load(Ordering::SeqCst) {
+                thread::sleep(ms(1));
+            }
+        }
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+fn install() {
+    log::set_logger(&Blocking).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Debug);
+}
+
+fn blocked() -> usize {
+    *BLOCKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn line_with(part: &str) -> Option<String> {
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    lines.iter().find(|line| line.contains(part)).cloned()
+}
+
+/// The warning about one deleted key blocks for many leases.
+#[test]
+fn logger_that_blocks_keeps_no_lease_from_renewal_and_no_loss_from_its_callback() {
+    in_own_process!();
+    install();
+    let server = server();
+    let (sender, losses) = mpsc::channel();
+    let builder = LockClient::builder(server.url());
+    let client = builder.on_loss(move |loss| sender.send(loss.cause()).unwrap()).build().unwrap();
+    let hold = |name: &str| client.mutex_with(name, renewed(1_500)).unwrap().lock().unwrap();
+    let kept: Vec<Guard> = ["a", "b", "c"].map(hold).into();
+    for name in ["gone", "gone too"] {
+        let gone = hold(name);
+        BLOCKS.store(true, Ordering::SeqCst);
+        ask::<()>(&server, &["DEL", name]);
+        assert_eq!(losses.recv_timeout(SOON), Ok(LossCause::Deleted));
+        // Not dropped: a lost guard that is dropped is logged by its own thread.
+        assert!(gone.release().unwrap_err().is_lost());
+    }
+    until("a line is blocked", || blocked() > 0);
+    let begin = Instant::now();
+    while begin.elapsed() < ms(4_500) {
+        assert_eq!(kept.iter().find_map(Guard::loss), None, "after {:?}", begin.elapsed());
+        thread::sleep(ms(20));
+    }
+    // A thread that acquires does not call it either: the key has no time to live, which is worth a warning.
+    ask::<()>(&server, &["SET", "no end", "somebody"]);
+    let waiter = client.mutex("no end").unwrap();
+    assert!(waiter.try_lock_for(ms(100)).unwrap().is_none());
+    // The end of the client waits for the lines, and not for ever.
+    kept.into_iter().for_each(|guard| guard.release().unwrap());
+    client.shutdown(SOON).unwrap();
+    drop(waiter);
+    drop(client);
+    assert_eq!(blocked(), 1, "only the thread that writes the lines is blocked");
+    BLOCKS.store(false, Ordering::SeqCst);
+    for part in ["\"gone\": lost", "\"gone too\": lost", "no time to live"] {
+        until("all lines are written", || line_with(part).is_some());
+    }
+}
+
+/// What finds no room in the queue is counted, and the count is written.
+#[test]
+fn lines_beyond_the_queue_are_counted() {
+    in_own_process!();
+    install();
+    const LOCKS: usize = 3_000;
+    let server = server();
+    let client = open(&server);
+    let guards: Vec<Guard> = (0..LOCKS)
+        .map(|number| {
+            client.mutex_with(format!("x{number}"), renewed(3_000)).unwrap().lock().unwrap()
+        })
+        .collect();
+    BLOCKS.store(true, Ordering::SeqCst);
+    ask::<()>(&server, &["FLUSHALL"]);
+    let (sender, losses) = mpsc::channel();
+    for guard in &guards {
+        let sender = sender.clone();
+        guard.on_loss(move |_| sender.send(()).unwrap());
+    }
+    (0..LOCKS).for_each(|_| losses.recv_timeout(SOON).unwrap());
+    guards.into_iter().for_each(|guard| _ = guard.release());
+    until("a line is blocked", || blocked() > 0);
+    BLOCKS.store(false, Ordering::SeqCst);
+    until("the rest is counted", || line_with("lines were not written").is_some());
+    let text = line_with("lines were not written").unwrap();
+    let left_out: usize = text.split(' ').next().unwrap().parse().unwrap();
+    let written = LINES.lock().unwrap().iter().filter(|line| line.contains(": lost: ")).count();
+    assert!(left_out + written >= LOCKS, "{left_out} + {written}");
+}
