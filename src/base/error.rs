@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
+use crate::base::sync::Arc;
 use crate::base::text::clean;
 
 pub use kind::ErrorKind;
@@ -177,7 +178,11 @@ impl Error {
             _ => ", and another holder may have had it since",
         };
         let text = format!("lost: {}{since}; {}", loss.what(), loss.advice());
-        Error::new(ErrorKind::Lost, text).of(loss.lock())
+        let error = Error::new(ErrorKind::Lost, text).of(loss.lock());
+        match &loss.source {
+            Some(source) => error.with_source(Arc::clone(source)),
+            None => error,
+        }
     }
 
     /// Names the lock, unless the error names one already.

@@ -1,8 +1,10 @@
 //! Why a lock is no longer held although its holder did not release it.
 
+use std::error::Error as StdError;
 use std::fmt;
 
 use crate::base::name::Name;
+use crate::base::sync::Arc;
 use crate::base::token::FencingToken;
 
 /// The loss of a lock before its release: the lock, the hold, and the cause.
@@ -14,18 +16,25 @@ use crate::base::token::FencingToken;
 /// }
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Loss {
     name: Name,
     token: FencingToken,
     cause: LossCause,
     /// Whether the lease was a renewed one: it expires for other reasons than a fixed one.
     pub(crate) is_renewed: bool,
+    /// The error of the last renewal.
+    pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl Loss {
     pub(crate) fn new(name: Name, token: FencingToken, cause: LossCause, is_renewed: bool) -> Loss {
-        Loss { name, token, cause, is_renewed }
+        Loss { name, token, cause, is_renewed, source: None }
+    }
+
+    /// The same with the error of the last renewal.
+    pub(crate) fn with_source(self, source: Arc<dyn StdError + Send + Sync>) -> Loss {
+        Loss { source: Some(source), ..self }
     }
 
     /// The lock's name in Redis, prefix included.
@@ -67,6 +76,20 @@ impl Loss {
         self.cause
     }
 
+    /// The error of the last renewal, if the cause is [`Refused`](LossCause::Refused) or
+    /// [`Unreachable`](LossCause::Unreachable): what the server replied, or why it could not be reached.
+    ///
+    /// ```
+    /// # fn demo(loss: &leasehold::Loss) {
+    /// if let Some(error) = loss.source() {
+    ///     eprintln!("{loss}: {error}");
+    /// }
+    /// # }
+    /// ```
+    pub fn source(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.source.as_deref()
+    }
+
     /// The lock's name.
     pub(crate) fn lock(&self) -> &Name {
         &self.name
@@ -101,6 +124,10 @@ impl Loss {
             LossCause::Unreachable => {
                 "look at the server and the network; a longer lease rides out more"
             }
+            LossCause::Refused => {
+                "look at what the server replied; with writes stopped by a full disk or by missing replicas no \
+                 lock can be renewed"
+            }
             LossCause::MaxHold => "raise max_hold or shorten the work",
             LossCause::ShutDown => {
                 "release the locks before, or close the client with a longer grace"
@@ -114,6 +141,15 @@ impl fmt::Display for Loss {
         write!(f, "lock {:?}: lost: {}", self.name, self.what())
     }
 }
+
+impl PartialEq for Loss {
+    /// The same loss of the same hold, whatever the last renewal's error.
+    fn eq(&self, other: &Loss) -> bool {
+        (&self.name, self.token, self.cause) == (&other.name, other.token, other.cause)
+    }
+}
+
+impl Eq for Loss {}
 
 /// What ended a hold before its release.
 ///
@@ -143,8 +179,11 @@ pub enum LossCause {
     Taken,
     /// Redis says that the key is gone.
     Deleted,
-    /// No renewal could be confirmed until the lease had run out.
+    /// The lease ran out while Redis could not be reached: no renewal was confirmed.
     Unreachable,
+    /// The lease ran out while the server refused each renewal: it cannot save to its disk, lacks replicas or memory, is a
+    /// replica, has no connection left, or denies it to the user. [`Loss::source`] has the reply.
+    Refused,
     /// The hold lasted as long as `max_hold` allows.
     MaxHold,
     /// The client was shut down, or closed with a grace that was too short for the work.
@@ -161,6 +200,7 @@ impl LossCause {
             LossCause::Taken => "another holder has it",
             LossCause::Deleted => "its key was deleted",
             LossCause::Unreachable => "its lease ran out while Redis could not be reached",
+            LossCause::Refused => "its lease ran out while the server refused to renew it",
             LossCause::MaxHold => "it was held as long as max_hold allows",
             LossCause::ShutDown => "its client was shut down",
         }

@@ -1,7 +1,7 @@
 //! The lowest layer: errors, names, options, time, tokens, synchronisation.
 
 #[macro_use]
-pub(crate) mod log;
+pub(crate) mod logging;
 pub(crate) mod panic;
 
 #[cfg(feature = "tls")]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::base::log::Hurry;
+use crate::base::logging::Hurry;
 use crate::base::sync::{self, Ordering, Tally};
 
 /// Linux keeps 15 bytes of a thread's name, so the number has four digits at most.

@@ -46,7 +46,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
-use crate::base::log::Hurry;
+use crate::base::logging::Hurry;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::share::{ALL, Access, Share};
 use crate::base::sync::Arc;

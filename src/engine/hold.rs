@@ -10,6 +10,7 @@
 //! The validity is computed from atomics, so that `is_valid` of a guard takes no lock: neither a renewal nor the loss of
 //! the lease has to find the hold.
 
+use crate::base::error::Error;
 use crate::base::loss::{Loss, LossCause};
 use crate::base::option::LockOptions;
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
@@ -198,8 +199,16 @@ impl Hold {
 
     fn lose_inner(&self, phase: &mut HoldPhase, cause: LossCause) -> Loss {
         let OwnerValue { target, options, .. } = &*self.lease.value;
+        let failure = match cause {
+            LossCause::Unreachable | LossCause::Refused => self.lease.last_failure(),
+            _ => None,
+        };
         let loss =
             Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
+        let loss = match failure {
+            Some(failure) => loss.with_source(Arc::new(Error::from(failure))),
+            None => loss,
+        };
         // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
         // itself invalid.
         self.is_over.store(true, Ordering::SeqCst);

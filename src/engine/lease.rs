@@ -30,6 +30,7 @@ use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
 use crate::engine::owner_value::OwnerValue;
+use crate::wire::failure::Failure;
 
 pub(crate) use change::Change;
 use change::Changes;
@@ -99,6 +100,9 @@ struct Guarded {
     end: Option<LeaseEnd>,
     /// How many times it was renewed for the present hold.
     renewals: u32,
+    /// How many renewals have failed since the last that was confirmed, and why the last of them did.
+    failures: u32,
+    failure: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -388,16 +392,19 @@ impl Lease {
     /// Notes that it lasts in Redis for `ttl` from `sent` on. Never shortens it (rule 14), and changes
     /// nothing if it is over (rule 30).
     pub(crate) fn lengthen(&self, sent: Moment, ttl: Duration) {
-        self.lengthen_inner(&self.guarded.lock(), sent, ttl);
+        self.lengthen_inner(&mut self.guarded.lock(), sent, ttl);
     }
 
-    /// Notes a renewal that was sent at `sent` and confirmed.
-    pub(crate) fn renewed(&self, sent: Moment) {
+    /// Notes a renewal that was sent at `sent` and confirmed. Returns how many had failed before.
+    pub(crate) fn renewed(&self, sent: Moment) -> u32 {
         let mut guarded = self.guarded.lock();
-        if self.lengthen_inner(&guarded, sent, self.ttl()) {
-            guarded.renewals = guarded.renewals.saturating_add(1);
-            self.renew_at.set(self.renewal_after(sent, self.ttl(), guarded.renewals));
+        let failures = guarded.failures;
+        if !self.lengthen_inner(&mut guarded, sent, self.ttl()) {
+            return 0;
         }
+        guarded.renewals = guarded.renewals.saturating_add(1);
+        self.renew_at.set(self.renewal_after(sent, self.ttl(), guarded.renewals));
+        failures
     }
 
     /// Notes how many wait, if the reply to a request that was sent at `sent` says.
@@ -410,7 +417,7 @@ impl Lease {
     }
 
     /// Lengthens it if it is not over. Returns whether it did.
-    fn lengthen_inner(&self, guarded: &Guarded, sent: Moment, ttl: Duration) -> bool {
+    fn lengthen_inner(&self, guarded: &mut Guarded, sent: Moment, ttl: Duration) -> bool {
         let now = self.clock.now();
         if guarded.end.is_some() || self.valid_until() <= now {
             // The reply is right, and comes too late. Between the end of the validity and now another may
@@ -426,15 +433,30 @@ impl Lease {
         self.leased_until.set(leased);
         self.valid_until.set(leased);
         self.failing.store(false, Ordering::SeqCst);
+        (guarded.failures, guarded.failure) = (0, None);
         if ttl >= self.ttl() {
             self.is_claim.store(false, Ordering::SeqCst);
         }
         true
     }
 
-    /// Notes that a renewal failed.
-    pub(crate) fn renewal_failed(&self) {
+    /// Notes that a renewal failed. Returns how many have since the last that was confirmed.
+    pub(crate) fn renewal_failed(&self, failure: Failure) -> u32 {
+        let mut guarded = self.guarded.lock();
         self.failing.store(true, Ordering::SeqCst);
+        guarded.failures = guarded.failures.saturating_add(1);
+        guarded.failure = Some(failure);
+        guarded.failures
+    }
+
+    /// How many renewals have failed since the last that was confirmed.
+    pub(crate) fn failures(&self) -> u32 {
+        self.guarded.lock().failures
+    }
+
+    /// Why the last renewal failed, if it did.
+    pub(crate) fn last_failure(&self) -> Option<Failure> {
+        self.guarded.lock().failure.clone()
     }
 
     /// Notes that a message reported its eviction. Redis must be asked.
@@ -502,8 +524,8 @@ impl Lease {
 
     /// Why it ran out by itself.
     fn natural_cause(&self, guarded: &Guarded) -> LossCause {
-        if self.failing.load(Ordering::SeqCst) {
-            LossCause::Unreachable
+        if let Some(failure) = &guarded.failure {
+            if failure.is_refusal() { LossCause::Refused } else { LossCause::Unreachable }
         } else if self.are_used_up(guarded.renewals) {
             LossCause::RenewalsUsedUp
         } else {

@@ -116,7 +116,7 @@ mod worker;
 
 use std::ops::Deref;
 
-use crate::base::log;
+use crate::base::logging;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
@@ -168,7 +168,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         // The process may end now, with lines that nobody has written.
-        log::flush();
+        logging::flush();
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 use std::time::Duration;
 
 use crate::base::close_report::CloseReport;
-use crate::base::log::{self, Hurry};
+use crate::base::logging::{self, Hurry};
 use crate::base::time::Moment;
 use crate::engine::Engine;
 use crate::engine::closing::ClosingPhase;
@@ -51,7 +51,7 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     // thread that is still at work. After the grace the locks of such threads are taken anyway.
     engine.worker.flush_releases();
     let mut report = Report::default();
-    holdings.iter().filter_map(Holding::shut_down).for_each(|loss| report.lost(loss));
+    holdings.iter().filter_map(Holding::shut_down).for_each(|loss| report.lost(loss, 0));
     // The slots first, because everything in a slot is recorded with the worker before it leaves the slot. The
     // other way round a lease could move from the one to the other between the two looks.
     let busy = closing.wait(clock, deadline, &slots, |slot| slot.is_in_exchange());
@@ -62,7 +62,7 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     let hurry = Hurry::begin();
     report.log(engine.now());
     drop(hurry);
-    log::flush();
+    logging::flush();
     cancelled += closing.take_refused();
     CloseReport::new(cancelled, holdings.iter().map(Holding::loss), left, within)
 }

@@ -276,6 +276,17 @@ impl Failure {
         matches!(self, Failure::Unknown(_))
     }
 
+    /// Whether a server has replied, and refused the command or the connection: it can be reached.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Failure::Refused(_) => true,
+            Failure::NotSent(NotSentReason::Connect(error) | NotSentReason::Closed(error)) => {
+                error.code().is_some() || is_denial(error) || is_max_clients(error)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the server denied the command to this user.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Failure::Refused(error) if RefusalKind::of(error) == RefusalKind::Denied)

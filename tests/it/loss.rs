@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::Instant;
 
+use crate::common::log::texts;
 use crate::common::queue::listens;
 use crate::common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, renewed, server, until,
@@ -119,6 +120,55 @@ fn outage_is_reported_soon_after_validity_ends() {
     assert!(!guard.is_valid() && took < left + HASTE + SLACK * 2, "{took:?} of {left:?}");
     assert_eq!(loss.cause(), LossCause::Unreachable);
     proxy.heal();
+}
+
+/// The server replies, so it is not called unreachable. It is asked again in measured steps, and the log is short.
+#[test]
+fn renewals_that_the_server_refuses_are_told_as_refused() {
+    type Refusal = fn(&Server);
+    let refusals: [(&str, &str, Refusal); 3] = [
+        ("replicas", "NOREPLICAS", |server| {
+            ask::<()>(server, &["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        }),
+        ("denied", "denies this user", |server| {
+            ask(server, &["ACL", "SETUSER", "default", "-pexpire"])
+        }),
+        ("disk", "MISCONF", |server| {
+            ask::<()>(server, &["CONFIG", "SET", "save", "3600 1"]);
+            let disk = server.directory().join("disk");
+            std::fs::create_dir(&disk).unwrap();
+            ask::<()>(server, &["CONFIG", "SET", "dir", disk.to_str().unwrap()]);
+            std::fs::remove_dir(&disk).unwrap();
+            ask::<String>(server, &["BGSAVE"]);
+            until("the disk is full", || {
+                ask::<String>(server, &["INFO", "persistence"])
+                    .contains("rdb_last_bgsave_status:err")
+            });
+        }),
+    ];
+    texts(&[]);
+    for (name, code, refuse) in refusals {
+        let server = Server::builder().arg("--enable-protected-configs").arg("yes");
+        let server = server.start().unwrap();
+        let (client, losses) = heard(&server);
+        let guard = client.mutex_with(name, renewed(3_000)).unwrap().lock().unwrap();
+        refuse(&server);
+        ask::<()>(&server, &["CONFIG", "RESETSTAT"]);
+        let loss = losses.recv_timeout(SOON).unwrap();
+        assert_eq!((loss.cause(), loss.name()), (LossCause::Refused, name.as_bytes()));
+        let error = guard.check().unwrap_err();
+        assert!(error.is_lost() && error.to_string().contains("refused to renew"), "{error}");
+        let source = std::error::Error::source(&error).expect("the reply").to_string();
+        assert!(source.contains(code), "{source}");
+        let stats: String = ask(&server, &["INFO", "commandstats"]);
+        let scripts = stats.lines().filter(|line| line.starts_with("cmdstat_evalsha"));
+        let calls = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u32>().ok();
+        let calls: u32 = scripts.filter_map(calls).sum();
+        assert!(calls < 60, "{calls} scripts in {name}");
+        let lines = |part| texts(&[&format!("{name:?}"), part]);
+        assert_eq!(lines("was not renewed").len(), 1, "{:?}", lines("was not renewed"));
+        assert_eq!(lines("renewals failed, the last one: ").len(), 1, "{:?}", lines("lost"));
+    }
 }
 
 #[test]

@@ -37,6 +37,7 @@ fn json_of_every_type_is_as_documented() {
         (LossCause::Taken, r#""taken""#),
         (LossCause::Deleted, r#""deleted""#),
         (LossCause::Unreachable, r#""unreachable""#),
+        (LossCause::Refused, r#""refused""#),
         (LossCause::MaxHold, r#""max_hold""#),
         (LossCause::ShutDown, r#""shut_down""#),
     ] {

@@ -10,7 +10,7 @@ use leasehold_support::{Cluster, Group, Server, WallClock};
 use leasehold_tls_test::{Authority, Terminator};
 use serde_json::Value;
 
-use crate::common::{Ran, ask, finish, open, program, run, server};
+use crate::common::{Ran, ask, finish, open, program, run, server, until};
 
 const GUIDE: &str = include_str!("../../../docs/operations.md");
 
@@ -289,6 +289,26 @@ fn change(mut from: UnixStream, mut to: TcpStream, swaps: &[(String, String)]) {
             return;
         }
     }
+}
+
+/// The default of a server that makes snapshots: one that fails stops all writes.
+#[test]
+fn failed_snapshot_is_a_fault() {
+    let server = Server::builder().arg("--enable-protected-configs").arg("yes").start().unwrap();
+    ask::<()>(&server, &["CONFIG", "SET", "save", "3600 1"]);
+    let ran = run(&server, ["doctor", "--json"]);
+    says(&finding(&ran, "writes", "ok"), "seen", "stop when a snapshot fails");
+    let disk = server.directory().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    ask::<()>(&server, &["CONFIG", "SET", "dir", disk.to_str().unwrap()]);
+    std::fs::remove_dir(&disk).unwrap();
+    ask::<String>(&server, &["BGSAVE"]);
+    until("the snapshot fails", || {
+        ask::<String>(&server, &["INFO", "persistence"]).contains("rdb_last_bgsave_status:err")
+    });
+    let ran = run(&server, ["doctor", "--json"]);
+    says(&finding(&ran, "writes", "fault"), "seen", "the last snapshot failed");
+    finding(&ran, "lock", "fault");
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn loss_noticed_late_has_the_cause_of_the_first_end() {
     let cause = |limit, fails: bool| {
         let bench = Bench::new(renewed().max_hold(limit));
         if fails {
-            bench.lease.renewal_failed();
+            bench.lease.renewal_failed(Failure::silent());
         }
         let now = bench.at(SECOND * 60);
         bench.hold.expire(now).expect("it is over").cause()

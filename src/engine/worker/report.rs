@@ -1,8 +1,9 @@
 //! The log lines of a turn of the worker.
 //!
 //! In an outage all leases of a client fail together, and again at each retry. A line for each of them
-//! would be thousands a second, written by the thread that must renew. So a turn writes one warning for
-//! all renewals that failed and one for each cause of losses, and the rest only at the level `debug`.
+//! would be thousands a second. So there is one warning for each outage of a lease: a turn writes one for all renewals
+//! that failed for the first time, and one for each cause of losses. The rest is written at the level `debug`. When a lease
+//! is renewed again, or lost, the line has the number of renewals that failed.
 //!
 //! It writes at its end, when everything is done: a logger is code of the user, and may be slow or panic.
 
@@ -24,66 +25,100 @@ pub(crate) struct Report {
     failed: Vec<(Failed, Moment)>,
     /// Renewals that failed and are not needed: their leases are over, or are being released.
     over: Vec<Failed>,
-    lost: Vec<Loss>,
+    /// Leases that were renewed again, each with the number of failures before.
+    renewed: Vec<(Arc<Target>, u32)>,
+    /// The losses, each with the number of renewals that failed before.
+    lost: Vec<(Loss, u32)>,
 }
 
 /// A renewal that failed.
 struct Failed {
     target: Arc<Target>,
     failure: Failure,
+    /// Whether the last renewal of the lease before this one was confirmed.
+    is_first: bool,
 }
 
 impl Report {
-    /// A renewal failed. It is repeated at `again`; `None` if the lease does not need it any more.
-    pub(super) fn failed(&mut self, lease: &Lease, failure: Failure, again: Option<Moment>) {
-        let failed = Failed { target: Arc::clone(&lease.value.target), failure };
+    /// A renewal failed, the last of so many `failures`. It is repeated at `again`; `None` if the lease does not need it
+    /// any more.
+    pub(super) fn failed(
+        &mut self,
+        lease: &Lease,
+        failure: Failure,
+        failures: u32,
+        again: Option<Moment>,
+    ) {
+        let target = Arc::clone(&lease.value.target);
+        let failed = Failed { target, failure, is_first: failures == 1 };
         match again {
             Some(again) => self.failed.push((failed, again)),
             None => self.over.push(failed),
         }
     }
 
-    /// A lease was lost.
-    pub(crate) fn lost(&mut self, loss: Loss) {
-        self.lost.push(loss);
+    /// A lease was renewed after so many failures.
+    pub(super) fn renewed(&mut self, lease: &Lease, failures: u32) {
+        if failures > 0 {
+            self.renewed.push((Arc::clone(&lease.value.target), failures));
+        }
+    }
+
+    /// A hold was lost after so many failures of renewals.
+    pub(crate) fn lost(&mut self, loss: Loss, failures: u32) {
+        self.lost.push((loss, failures));
     }
 
     /// Writes it, the warnings first.
     pub(crate) fn log(self, now: Moment) {
-        let Report { failed, over, lost } = self;
-        if let Some((first, again)) = failed.first() {
-            let again = failed.iter().map(|(_, again)| *again).min().unwrap_or(*again);
+        let Report { failed, over, renewed, lost } = self;
+        let (new, known): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(it, _)| it.is_first);
+        if let Some((first, again)) = new.first() {
+            let again = new.iter().map(|(_, again)| *again).min().unwrap_or(*again);
             // Whole milliseconds: the rest would only be noise in the line.
             let millis = u64::try_from(again.since(now).as_millis()).unwrap_or(u64::MAX);
             let again = Span(Duration::from_millis(millis));
-            match failed.len() {
+            match new.len() {
                 1 => log!(warn, "{first}; retry in {again}"),
                 count => log!(warn, "{count} locks: {first}; first retry in {again}"),
+            }
+        }
+        if let Some((target, failures)) = renewed.first() {
+            let name = target.name();
+            match renewed.len() {
+                1 => log!(info, "lock {name:?} is renewed again, after {failures} failures"),
+                count => log!(
+                    info,
+                    "{count} locks are renewed again, {name:?} after {failures} failures"
+                ),
             }
         }
 
         // One line for each cause, because each has a remedy of its own. There are few causes, so a
         // linear search in `logged` is enough.
-        let mut rest: &[Loss] = &lost;
         let mut logged = Vec::new();
-        while let Some((first, others)) = rest.split_first() {
-            rest = others;
+        for (first, failures) in &lost {
             if logged.contains(&first.cause()) {
                 continue;
             }
             logged.push(first.cause());
-            match lost.iter().filter(|loss| loss.cause() == first.cause()).count() {
-                1 => log!(warn, "{first}"),
-                count => log!(warn, "{count} locks: {first}"),
+            let why = match first.source() {
+                Some(last) => format!("; {failures} renewals failed, the last one: {last}"),
+                None => String::new(),
+            };
+            match lost.iter().filter(|(loss, _)| loss.cause() == first.cause()).count() {
+                1 => log!(warn, "{first}{why}"),
+                count => log!(warn, "{count} locks: {first}{why}"),
             }
         }
         // A single one was named in the warning.
-        if failed.len() > 1 {
-            failed.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
+        if new.len() > 1 {
+            new.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         }
+        known.iter().for_each(|(failed, _)| log!(debug, "{failed}"));
         over.iter().for_each(|failed| log!(debug, "{failed}; its lease is over or being released"));
         if lost.len() > logged.len() {
-            lost.iter().for_each(|loss| log!(debug, "{loss}"));
+            lost.iter().for_each(|(loss, _)| log!(debug, "{loss}"));
         }
     }
 }

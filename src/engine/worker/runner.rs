@@ -463,7 +463,8 @@ impl Announcements {
 fn end_over(Watched { lease, slot }: &Watched, report: &mut Report) -> bool {
     let Some(slot) = slot.upgrade() else { return true };
     let Some(losses) = slot.end_over(lease) else { return false };
-    losses.into_iter().for_each(|loss| report.lost(loss));
+    let failures = lease.failures();
+    losses.into_iter().for_each(|loss| report.lost(loss, failures));
     true
 }
 

@@ -18,6 +18,9 @@ use crate::wire::failure::Failure;
 /// below.
 const RETRIES_PER_LEASE: u32 = 30;
 pub(crate) const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+/// A server that has replied is not asked again before this, or a tenth of the time that is left: what it lacks takes
+/// longer than a lost packet.
+const REFUSED_RETRY: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// The moment of the repetition is rounded down to ticks, of which a pause has between 4 and 8.
 const TICKS_PER_PAUSE: u64 = 8;
@@ -118,7 +121,7 @@ impl WorkerRequest {
                     // the sending.
                     match need {
                         LeaseNeed::Renew => {
-                            lease.renewed(sent);
+                            report.renewed(lease, lease.renewed(sent));
                             lease.confirmed(sent);
                             lease.counted(sent, waiters);
                         }
@@ -163,17 +166,19 @@ fn failed(
 ) -> Next {
     let lease = &watched.lease;
     // No later than the end, at which it is found lost.
-    let retry = retry_at(time_left(lease, now), now).min(lease.valid_until());
+    let left = time_left(lease, now);
+    let least = if failure.is_refusal() { REFUSED_RETRY.min(left / 10) } else { Duration::ZERO };
+    let retry = retry_at(left, now).max(now.after(least)).min(lease.valid_until());
     let is_live = !lease.is_over();
     match need {
         LeaseNeed::Renew => {
-            lease.renewal_failed();
             // Redis may have renewed it all the same. Should the lease be lost, its release must reach
             // that far.
             if may_remain(protocol, &lease.value.bytes, &failure) {
                 lease.may_last_until(now.after(lease.ttl()));
             }
-            report.failed(lease, failure, is_live.then_some(retry));
+            let failures = lease.renewal_failed(failure.clone());
+            report.failed(lease, failure, failures, is_live.then_some(retry));
         }
         // The next renewal shows the count as well. A lease in doubt is asked about until Redis has replied: a
         // fixed lease has no renewal that would find out.

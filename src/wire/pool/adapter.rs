@@ -22,7 +22,7 @@ use redis::RedisError;
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::setting::PoolSettings;
-use crate::base::log::Hurry;
+use crate::base::logging::Hurry;
 use crate::base::panic::catch_panic;
 use crate::base::sync::channel::{self, Receiver, Sender};
 use crate::base::sync::{Arc, Mutex, thread_local};

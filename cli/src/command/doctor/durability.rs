@@ -4,15 +4,35 @@ use super::finding::Finding;
 use super::probe::{Info, Probe};
 
 pub(super) fn check(probe: &Probe<'_>) -> Vec<Finding> {
-    let persistence = match probe.info("persistence") {
-        Ok(info) => persistence(probe, &info),
-        Err(why) => Finding::unknown("persistence", why),
+    let (persistence, writes) = match probe.info("persistence") {
+        Ok(info) => (persistence(probe, &info), writes(probe, &info)),
+        Err(why) => (Finding::unknown("persistence", why), None),
     };
     let replicas = match probe.info("replication") {
         Ok(info) => replicas(probe, &info),
         Err(why) => Finding::unknown("replicas", why),
     };
-    vec![persistence, replicas]
+    [Some(persistence), writes, Some(replicas)].into_iter().flatten().collect()
+}
+
+/// Whether a snapshot that fails stops all writes, which is the default of servers that make snapshots.
+fn writes(probe: &Probe<'_>, info: &Info) -> Option<Finding> {
+    const CHECK: &str = "writes";
+    const MEND: &str = "make room on the disk and look into the server's log; \
+                        CONFIG SET stop-writes-on-bgsave-error no lets locks go on without snapshots";
+    let stops = probe.config("stop-writes-on-bgsave-error").ok()? == "yes";
+    let saves = !probe.config("save").ok()?.is_empty();
+    if !stops || !saves {
+        return None;
+    }
+    Some(if info.text("rdb_last_bgsave_status") == Some("err") {
+        Finding::fault(CHECK, "refused, because the last snapshot failed")
+            .so("no lock is granted, renewed or released, and renewed locks are lost after their lease")
+            .mend(MEND)
+    } else {
+        Finding::fine(CHECK, "stop when a snapshot fails (stop-writes-on-bgsave-error)")
+            .so("then, as on a full disk, no lock is granted or renewed until one succeeds")
+    })
 }
 
 fn persistence(probe: &Probe<'_>, info: &Info) -> Finding {

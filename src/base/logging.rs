@@ -7,11 +7,11 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use log::{Level, Record};
 
+use crate::base::panic::catch_silently;
 use crate::base::sync::thread_local;
 
 /// Writes a line to the log at a level of the crate `log`, as in `log!(warn, "lock {name} is …")`.
@@ -25,8 +25,8 @@ macro_rules! log {
     (@ $level:ident, $($text:tt)+) => {{
         let level = ::log::Level::$level;
         if level <= ::log::STATIC_MAX_LEVEL && level <= ::log::max_level() {
-            let place = $crate::base::log::Place { module: module_path!(), file: file!(), line: line!() };
-            $crate::base::log::write(level, place, format_args!($($text)+));
+            let place = $crate::base::logging::Place { module: module_path!(), file: file!(), line: line!() };
+            $crate::base::logging::write(level, place, format_args!($($text)+));
         }
     }};
 }
@@ -88,12 +88,12 @@ fn emit(level: Level, place: Place, text: fmt::Arguments<'_>) {
     record.level(level).target(place.module).module_path_static(Some(place.module));
     record.file_static(Some(place.file)).line(Some(place.line)).args(text);
     let record = record.build();
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    let _ = catch_silently(|| {
         let logger = log::logger();
         if logger.enabled(record.metadata()) {
             logger.log(&record);
         }
-    }));
+    });
 }
 
 #[cfg(not(leasehold_shuttle))]
