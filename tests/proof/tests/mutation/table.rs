@@ -607,6 +607,31 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::topology::sentinel::finding::tests::highest_rank_decides_and_a_master_that_most_consider_down_is_not_tried",
     ),
     bug(
+        "address-not-mapped",
+        "a start behind a NAT",
+        "it::map_address::master_is_reached_at_the_mapped_address_and_errors_name_both",
+    ),
+    bug(
+        "connection-to-a-sentinel-not-kept",
+        "load of an idle client",
+        "it::sentinel::idle_client_keeps_its_connections_to_sentinels",
+    ),
+    bug(
+        "each-caller-connects-in-an-outage",
+        "load in an outage",
+        "leasehold::wire::connect_attempts::tests::callers_share_attempts_in_a_long_outage",
+    ),
+    bug(
+        "patience-of-one-server",
+        "fail-over",
+        "leasehold::tests::skew::default_outage_outlasts_a_fail_over",
+    ),
+    bug(
+        "outbid-by-itself-as-contention",
+        "outcomes",
+        "it::quorum::two_addresses_of_one_server_are_refused_or_one_vote",
+    ),
+    bug(
         "dead-address-waited-for",
         "a start with one thing wrong",
         "leasehold::wire::raw_connection::tests::host_whose_first_address_is_dead_is_connected_to",
