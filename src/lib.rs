@@ -67,7 +67,7 @@
 //! | [`Access`], [`PermitCount`] | how a holder has a read-write lock; how many permits a semaphore has |
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
-//! | [`Locks`], [`ListedLock`] | the [locks in use](LockClient::locks) |
+//! | [`Locks`], [`ListedLock`], [`Kind`] | the [locks in use](LockClient::locks), each with its kind |
 //! | [`Credentials`] | a user and its password, for a [provider](LockClientBuilder::credentials) that rotates them |
 //! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
 //! | [`Observer`], [`observe`] | what a client tells of its locks while it works, for metrics and traces |
@@ -121,6 +121,7 @@ pub use base::close_report::CloseReport;
 pub use base::credentials::Credentials;
 pub use base::error::{Error, ErrorKind, Result};
 pub use base::inspection::{Holder, Inspection, PermitCount, ServerInspection, WaitingProcess};
+pub use base::kind::Kind;
 pub use base::loss::{Loss, LossCause};
 pub use base::option::{Lease, LockOptions, Release, Wait};
 pub use base::share::Access;

@@ -14,13 +14,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind that the library calls like this.
-    pub(crate) fn of(library: &str) -> Option<Kind> {
-        match library {
-            "mutex" => Some(Kind::Mutex),
-            "reentrant lock" => Some(Kind::Reentrant),
-            "semaphore" => Some(Kind::Semaphore),
-            "read-write lock" => Some(Kind::ReadWrite),
+    /// That of a lock; `None` if this version does not know it.
+    pub(crate) fn of(lock: &ListedLock) -> Option<Kind> {
+        match lock.lock_kind() {
+            leasehold::Kind::Mutex => Some(Kind::Mutex),
+            leasehold::Kind::ReentrantLock => Some(Kind::Reentrant),
+            leasehold::Kind::Semaphore => Some(Kind::Semaphore),
+            leasehold::Kind::RwLock => Some(Kind::ReadWrite),
             _ => None,
         }
     }
@@ -37,5 +37,5 @@ impl Kind {
 
 /// The word for the kind of a lock; of one that this version does not know, the library's.
 pub(crate) fn word_of(lock: &ListedLock) -> &'static str {
-    Kind::of(lock.kind()).map_or(lock.kind(), Kind::word)
+    Kind::of(lock).map_or(lock.kind(), Kind::word)
 }

@@ -12,6 +12,7 @@ pub(crate) mod error;
 pub(crate) mod glob;
 pub(crate) mod id;
 pub(crate) mod inspection;
+pub(crate) mod kind;
 pub(crate) mod loss;
 pub(crate) mod name;
 pub(crate) mod option;

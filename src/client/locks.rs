@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::base::error::{Error, Result};
 use crate::base::glob::Glob;
 use crate::base::inspection::Inspection;
+use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::client::LockClient;
@@ -106,7 +107,7 @@ impl LockClient {
             match inspection {
                 Ok(inspection) => {
                     is_inspected = true;
-                    let kind = target.kind().name();
+                    let kind = target.kind().kind();
                     if in_use(&inspection) {
                         found.push(ListedLock { name: name.to_vec(), kind, inspection });
                     }
@@ -153,7 +154,7 @@ impl LockClient {
     pub fn mutex_named(&self, name: impl AsRef<[u8]>) -> Result<Option<ListedLock>> {
         let name = name.as_ref();
         let inspection = self.mutex(name)?.inspect()?;
-        let kind = MutexKind.name();
+        let kind = MutexKind.kind();
         Ok(in_use(&inspection).then(|| ListedLock { name: name.to_vec(), kind, inspection }))
     }
 }
@@ -175,7 +176,7 @@ pub struct Locks {
     /// Where the scan goes on.
     scan: Option<ScanPosition>,
     /// What was listed. What is no lock is not kept: a scan may find any number of such keys.
-    seen: HashSet<(&'static str, Name)>,
+    seen: HashSet<(Kind, Name)>,
     candidates: Vec<Candidate>,
     inspected: VecDeque<Result<ListedLock>>,
 }
@@ -216,7 +217,7 @@ impl Locks {
     fn add(&mut self, kind: &'static dyn LockKind, key: &[u8], is_found: bool) {
         // Keys beside locks have reserved names.
         let Ok(name) = Name::new(b"", key) else { return };
-        if self.pattern.rest(key).is_some() && !self.seen.contains(&(kind.name(), name.clone())) {
+        if self.pattern.rest(key).is_some() && !self.seen.contains(&(kind.kind(), name.clone())) {
             let target = self.client.engine().protocol.target(kind, name);
             self.candidates.push(Candidate { target, is_found });
         }
@@ -245,7 +246,7 @@ impl Locks {
         let target = &candidate.target;
         match inspection {
             Ok(inspection) => {
-                let kind = target.kind().name();
+                let kind = target.kind().kind();
                 let name = self.pattern.rest(target.key())?.to_vec();
                 // A scan may return a key twice.
                 // The script has already ruled out data.
@@ -310,7 +311,7 @@ impl Iterator for Locks {
 #[derive(Clone, Debug)]
 pub struct ListedLock {
     name: Vec<u8>,
-    kind: &'static str,
+    kind: Kind,
     inspection: Inspection,
 }
 
@@ -329,7 +330,8 @@ impl ListedLock {
         &self.name
     }
 
-    /// Its kind: `mutex`, `reentrant lock`, `semaphore` or `read-write lock`. Later versions may have more.
+    /// The [name](Kind::name) of its kind: `mutex`, `reentrant lock`, `semaphore` or `read-write lock`. Later versions may
+    /// have more.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -339,6 +341,24 @@ impl ListedLock {
     /// # }
     /// ```
     pub fn kind(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// Its kind.
+    ///
+    /// ```
+    /// use leasehold::Kind;
+    ///
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// for lock in client.locks("*")?.filter_map(Result::ok) {
+    ///     if lock.lock_kind() == Kind::Semaphore {
+    ///         println!("{:?}: {:?}", lock.name(), lock.inspection().permits());
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_kind(&self) -> Kind {
         self.kind
     }
 

@@ -26,7 +26,7 @@ pub struct Waiting<'a> {
     pub call: u64,
     /// The lock's name in Redis, the client's prefix included. It may be any bytes.
     pub name: &'a [u8],
-    /// The kind of lock, as [`ListedLock::kind`](crate::ListedLock::kind) names it.
+    /// The [name](crate::Kind::name) of the kind of lock.
     pub kind: &'static str,
     /// As what a read-write lock is asked for; `None` for other kinds.
     pub access: Option<Access>,
@@ -54,7 +54,7 @@ pub struct Acquired<'a> {
     pub hold: u64,
     /// The lock's name in Redis, the client's prefix included. It may be any bytes.
     pub name: &'a [u8],
-    /// The kind of lock, as [`ListedLock::kind`](crate::ListedLock::kind) names it.
+    /// The [name](crate::Kind::name) of the kind of lock.
     pub kind: &'static str,
     /// As what a read-write lock was asked for; `None` for other kinds.
     pub access: Option<Access>,
@@ -160,7 +160,7 @@ pub struct NotAcquired<'a> {
     pub call: u64,
     /// The lock's name in Redis, the client's prefix included. It may be any bytes.
     pub name: &'a [u8],
-    /// The kind of lock, as [`ListedLock::kind`](crate::ListedLock::kind) names it.
+    /// The [name](crate::Kind::name) of the kind of lock.
     pub kind: &'static str,
     /// As what a read-write lock was asked for; `None` for other kinds.
     pub access: Option<Access>,
@@ -194,7 +194,7 @@ pub struct Released<'a> {
     pub hold: u64,
     /// The lock's name in Redis, the client's prefix included. It may be any bytes.
     pub name: &'a [u8],
-    /// The kind of lock, as [`ListedLock::kind`](crate::ListedLock::kind) names it.
+    /// The [name](crate::Kind::name) of the kind of lock.
     pub kind: &'static str,
     /// The last token of the hold.
     pub token: FencingToken,
@@ -220,7 +220,7 @@ pub struct Released<'a> {
 pub struct Lost<'a> {
     /// The number of the hold.
     pub hold: u64,
-    /// The kind of lock, as [`ListedLock::kind`](crate::ListedLock::kind) names it.
+    /// The [name](crate::Kind::name) of the kind of lock.
     pub kind: &'static str,
     /// From the beginning of the hold until the loss was found.
     pub held: Duration,

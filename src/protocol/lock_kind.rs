@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
+use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::share::Share;
@@ -14,8 +15,13 @@ use crate::wire::script::{Call, Script};
 
 /// Everything that differs between kinds of lock.
 pub(crate) trait LockKind: Send + Sync + fmt::Debug {
-    /// The kind's name, in errors and logs.
-    fn name(&self) -> &'static str;
+    /// What users call it.
+    fn kind(&self) -> Kind;
+
+    /// The kind's name, in errors, logs and the index.
+    fn name(&self) -> &'static str {
+        self.kind().name()
+    }
 
     /// The keys of the kind's scripts after the lock's own and its fence.
     fn extra_keys(&self, _name: &Name) -> Vec<Vec<u8>> {

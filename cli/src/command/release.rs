@@ -87,8 +87,7 @@ impl ReleaseArguments {
     /// A string that another program wrote counts as a lock if it has a time to live, or if the user says that it is
     /// one. The former is a guess, which the user has to confirm.
     fn check_form(&self, lock: &ListedLock, chosen: &[&Holder]) -> Result<(), Failure> {
-        let is_guess =
-            Kind::of(lock.kind()) == Some(Kind::Mutex) && !self.says_mutex() && !self.yes;
+        let is_guess = Kind::of(lock) == Some(Kind::Mutex) && !self.says_mutex() && !self.yes;
         match chosen.iter().find(|holder| is_guess && row::is_foreign(holder)) {
             Some(holder) => Err(Failure::usage(format!(
                 "no client of this library wrote {}, which holds \"{}\": if it is the lock of another program, \
@@ -113,7 +112,7 @@ impl ReleaseArguments {
         holder: &Holder,
     ) -> Result<bool, Failure> {
         let name = self.named.bytes();
-        Ok(match Kind::of(lock.kind()) {
+        Ok(match Kind::of(lock) {
             Some(Kind::Mutex) if self.says_mutex() && self.owner.is_none() => {
                 client.mutex(name)?.force_release_any()?
             }

@@ -44,7 +44,7 @@ fn row(lock: &ListedLock) -> Row {
     let seen = lock.inspection();
     // For a lock that several hold: the holder that is to go first. A lease without an end goes last.
     let first = seen.holders().iter().min_by_key(|it| it.ttl().unwrap_or(Duration::MAX));
-    let is_plain = Kind::of(lock.kind()) == Some(Kind::Mutex) && first.is_some_and(is_foreign);
+    let is_plain = Kind::of(lock) == Some(Kind::Mutex) && first.is_some_and(is_foreign);
     Row {
         name: Shown(lock.name()).to_string(),
         kind: if is_plain { "plain" } else { word_of(lock) },

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
+use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
@@ -53,8 +54,8 @@ static SCRIPTS: Scripts = Scripts {
 pub(crate) struct MutexKind;
 
 impl LockKind for MutexKind {
-    fn name(&self) -> &'static str {
-        "mutex"
+    fn kind(&self) -> Kind {
+        Kind::Mutex
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {

@@ -15,6 +15,7 @@ use uuid::{Uuid, Version};
 
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
+use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::share::Share;
 use crate::protocol::lock_kind::{LockKind, Scripts};
@@ -54,8 +55,8 @@ const FAIR_QUEUE: &str = "redisson_lock_queue";
 pub(crate) struct ReentrantKind;
 
 impl LockKind for ReentrantKind {
-    fn name(&self) -> &'static str {
-        "reentrant lock"
+    fn kind(&self) -> Kind {
+        Kind::ReentrantLock
     }
 
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
+use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
@@ -114,7 +115,7 @@ static LOOK_AT_RW_LOCK: Script = look!("weighted/rw_lock.lua");
 /// A kind whose holders have weights.
 #[derive(Debug)]
 pub(crate) struct WeightedKind {
-    name: &'static str,
+    kind: Kind,
     scripts: &'static Scripts,
     look: &'static Script,
     parts: Parts,
@@ -122,22 +123,22 @@ pub(crate) struct WeightedKind {
 
 /// The kind behind a semaphore.
 pub(crate) static SEMAPHORE: WeightedKind = WeightedKind {
-    name: "semaphore",
+    kind: Kind::Semaphore,
     scripts: &SCRIPTS_OF_SEMAPHORE,
     look: &LOOK_AT_SEMAPHORE,
     parts: Parts::Slots,
 };
 /// The kind behind a read-write lock.
 pub(crate) static RW_LOCK: WeightedKind = WeightedKind {
-    name: "read-write lock",
+    kind: Kind::RwLock,
     scripts: &SCRIPTS_OF_RW_LOCK,
     look: &LOOK_AT_RW_LOCK,
     parts: Parts::Access,
 };
 
 impl LockKind for WeightedKind {
-    fn name(&self) -> &'static str {
-        self.name
+    fn kind(&self) -> Kind {
+        self.kind
     }
 
     fn parts(&self) -> Parts {

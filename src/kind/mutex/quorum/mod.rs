@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
+use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::share::Share;
 use crate::kind::mutex::MutexKind;
@@ -35,8 +36,8 @@ static SCRIPTS: Scripts = Scripts {
 pub(crate) struct QuorumKind;
 
 impl LockKind for QuorumKind {
-    fn name(&self) -> &'static str {
-        "mutex"
+    fn kind(&self) -> Kind {
+        Kind::Mutex
     }
 
     fn owner(
