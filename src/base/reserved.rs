@@ -34,17 +34,17 @@ macro_rules! words {
 words! {
     /// The last token.
     FENCE = "fence",
-    /// The waiters.
-    QUEUE = "queue",
-    /// When each waiter counts as dead.
-    BEATS = "beats",
+    /// The line of a mutex: those who wait for it.
+    LINE_OF_MUTEX = "queue",
+    /// Its signs of life: when each of them counts as dead.
+    SIGNS_OF_MUTEX = "beats",
     /// A key that never exists. In a cluster, every script declares it, so that a node that is
     /// giving the slot away refuses the script as a whole.
     NEVER = "never",
-    /// Those who wait for a lock whose holders have weights.
-    LINE = "line",
-    /// When each of them counts as dead.
-    SIGNS = "signs",
+    /// The line of a lock whose holders have weights.
+    LINE_OF_WEIGHTED = "line",
+    /// Its signs of life.
+    SIGNS_OF_WEIGHTED = "signs",
     /// When a job ran last.
     RECORD = "record";
     // Of counted locks.

@@ -25,6 +25,19 @@ local function may_be_heard(channel)
   return redis.pcall('PUBSUB', 'NUMSUB', channel)[2] ~= 0
 end
 
+-- The place of a waiter that joins at this time, and whether others were there before. It is behind everybody, also
+-- behind those who were passed over: they may live, and have their places again at their next request. Their places are
+-- below zero, so that either end may be the last. A place is the time at which it was taken, unless the clock went
+-- back: so people see who waits how long.
+local function last_place(now)
+  local head = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
+  if not head then
+    return now, false
+  end
+  local tail = redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2]
+  return math.max(now, math.max(tail, -head) + 1), true
+end
+
 local dead = false -- whether some are behind whom to look
 
 -- The first waiter who was not passed over, and its place; nothing if there is none.

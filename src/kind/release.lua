@@ -1,4 +1,4 @@
--- Gives a lock without a queue back if it is still the attempt's, whatever its count says (rule 22).
+-- Gives a lock without a line back if it is still the attempt's, whatever its count says (rule 22).
 -- Stands after token.lua, and the owner.lua and wake.lua of a kind.
 --
 -- KEYS  1 the lock   2 its fence   and the kind's own

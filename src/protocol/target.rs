@@ -21,7 +21,7 @@ use crate::wire::script::Call;
 const SHORTEST_FENCE: Duration = Duration::from_secs(1);
 /// The queue of a lock lives at least this long after the last join or heartbeat, so that it
 /// survives a pause of the server.
-const SHORTEST_QUEUE: Duration = Duration::from_secs(6);
+const SHORTEST_LINE: Duration = Duration::from_secs(6);
 
 /// One lock: its kind, its name, its keys.
 pub(crate) struct Target {
@@ -257,7 +257,7 @@ pub(crate) fn keys(kind: &dyn LockKind, name: &Name) -> Vec<Vec<u8>> {
 /// The time to live that an attempt gives the queue, in milliseconds.
 fn line_ttl(ttl: Duration, dies_after: Duration) -> u64 {
     // Twice `dies_after`, because a skipped waiter keeps its place for as long again (rule 11).
-    millis(ttl.max(dies_after * 2).max(SHORTEST_QUEUE))
+    millis(ttl.max(dies_after * 2).max(SHORTEST_LINE))
 }
 
 /// The time to live of the fence of a lease, in milliseconds.

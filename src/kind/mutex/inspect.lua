@@ -1,7 +1,7 @@
 -- Tells who has a mutex, and who waits for it. It writes nothing. Stands after layout.lua.
 --
 -- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)
---       3 the queue (attempt -> place), if the waiters are asked for; queue.lua says what a place is
+--       3 the line (attempt -> place), if the waiters are asked for; line.lua says what a place is
 -- ARGV  1 how many waiters to list at most
 --       2 inspect, by which requests are told apart on their way; or found: nobody has said that the key is a mutex,
 --         so anything else is an error

@@ -23,14 +23,14 @@ static SCRIPTS: Scripts = Scripts {
         "mutex/acquire.lua",
         "token.lua",
         "line.lua",
-        "mutex/queue.lua",
+        "mutex/hand_over.lua",
         "mutex/wait.lua"
     ),
     release: script!(
         "mutex/release.lua",
         "token.lua",
         "line.lua",
-        "mutex/queue.lua",
+        "mutex/hand_over.lua",
         "mutex/pass.lua"
     ),
     renew: script!("mutex/owner.lua", "renew.lua"),
@@ -38,14 +38,14 @@ static SCRIPTS: Scripts = Scripts {
     force: script!(
         "token.lua",
         "line.lua",
-        "mutex/queue.lua",
+        "mutex/hand_over.lua",
         "mutex/owner.lua",
         "mutex/layout.lua",
         "mutex/wake.lua",
         "force.lua"
     ),
     inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
-    request: Some(script!("token.lua", "line.lua", "mutex/queue.lua", "mutex/request.lua")),
+    request: Some(script!("token.lua", "line.lua", "mutex/hand_over.lua", "mutex/request.lua")),
     weighted: None,
 };
 
@@ -61,7 +61,7 @@ impl LockKind for MutexKind {
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
         // Two keys, because a waiter's place and its death change apart: a heartbeat must not move
         // it in the queue.
-        vec![name.side_key(reserved::QUEUE), name.side_key(reserved::BEATS)]
+        vec![name.side_key(reserved::LINE_OF_MUTEX), name.side_key(reserved::SIGNS_OF_MUTEX)]
     }
 
     fn owner(
@@ -101,7 +101,7 @@ impl LockKind for MutexKind {
     }
 
     fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {
-        Some(name.side_key(reserved::QUEUE))
+        Some(name.side_key(reserved::LINE_OF_MUTEX))
     }
 
     fn origin(&self, owner: &[u8], _: &Identity) -> Option<Origin> {

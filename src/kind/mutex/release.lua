@@ -1,7 +1,7 @@
 -- Gives a mutex to the first live waiter, or back, if it is still the attempt's; takes the attempt
--- out of the queue if it is not.
+-- out of the line if it is not.
 --
--- KEYS  as in queue.lua
+-- KEYS  as in hand_over.lua
 -- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
 -- Returns 1 released   0 the key is gone   -1 another owner has it
 --
@@ -9,7 +9,7 @@
 -- memory is full: neither a ZREM, with which a hand-over begins, nor DEL is ever refused, and what
 -- comes after them is not either (rule 16).
 --
--- This is the way when nobody waits. token.lua, line.lua, queue.lua and pass.lua stand after it. A queue that
+-- This is the way when nobody waits. token.lua, line.lua, hand_over.lua and pass.lua stand after it. A line that
 -- is none, but of another type, keeps no lock.
 local owner = redis.call('GET', KEYS[1])
 local waiting = redis.call('EXISTS', KEYS[3]) == 1

@@ -1,6 +1,6 @@
 -- Asks the holder of a mutex to let it go.
 --
--- KEYS  as in queue.lua, which stands before this, after line.lua
+-- KEYS  as in hand_over.lua, which stands before this, after line.lua
 -- Returns how many processes heard it, as far as the server counts them: 1, or 0 where nobody holds it
 -- or the holder does not listen here. A holder that listens at a replica hears it, and is not counted. In
 -- a cluster the count is not known, and 1 is returned for each holder that may listen.

@@ -39,17 +39,9 @@ local function take_or_wait()
   local ahead = 0
   if mode ~= 'try' then
     local death = text(now + tonumber(ARGV[6]))
-    local first, place
+    local place, is_behind
     if mode == 'join' then
-      -- Behind everybody, also behind those who were taken for dead: they may live, and have their places
-      -- again as soon as they are heard of. The places of the dead are below zero, so either end may be last.
-      -- A place is the time at which it was taken, unless the clock went back: so people see who waits how long.
-      first = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2])
-      if first then
-        local last = tonumber(redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2])
-        place = math.max(last, -first) + 1
-      end
-      place = math.max(now, place or 0)
+      place, is_behind = last_place(now)
       is_new = redis.call('ZADD', KEYS[3], 'NX', text(place), me) == 1
     end
     if is_new then
@@ -77,11 +69,11 @@ local function take_or_wait()
       end
       redis.pcall('ZADD', KEYS[4], death, me) -- out of memory it fails, and rule 11 keeps the place
     end
-    if not (first and is_new) or place % 8 == 1 then
-      -- Who joins or beats keeps the queue alive. Of those who join behind others one in eight is enough.
+    if not (is_behind and is_new) or place % 8 == 1 then
+      -- Each who joins or beats keeps the line alive. Of those who join behind others one in eight is enough.
       redis.call('PEXPIRE', KEYS[3], ARGV[7])
       redis.call('PEXPIRE', KEYS[4], ARGV[7])
-      if first or not is_new then -- else the queue was empty, of the dead too
+      if is_behind or not is_new then -- else the line was empty, of the dead too
         local gone = redis.call('ZRANGE', KEYS[4], '-inf', text(now - 1000 * tonumber(ARGV[7])), 'BYSCORE', 'LIMIT', '0', '8')
         for _, attempt in ipairs(gone) do
           redis.call('ZREM', KEYS[3], attempt)
@@ -91,7 +83,7 @@ local function take_or_wait()
     end
     if not (is_new and channel) then
       ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
-    elseif first then
+    elseif is_behind then
       ahead = redis.call('ZCARD', KEYS[3]) - 1
     end
     if channel and ahead == 0 then

@@ -9,7 +9,7 @@
 --             it at most), the last token (-1: none)}                    held by another
 --         {2, server time}                                               too late
 --         an error                                                       the hash is not a lock
--- The zeros are in the places of the mutex's queue.
+-- The zeros are in the places of the mutex's line.
 --
 -- The hash is the layout of Redisson's plain lock. The count is written as 1 and never
 -- incremented, so that a repeated request cannot count twice. The rest as in mutex/acquire.lua.

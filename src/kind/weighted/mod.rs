@@ -148,7 +148,7 @@ impl LockKind for WeightedKind {
     fn extra_keys(&self, name: &Name) -> Vec<Vec<u8>> {
         // Not the queue of a mutex: a lock of the other kind would grant its waiters once the key is
         // gone (rule 43).
-        vec![name.side_key(reserved::LINE), name.side_key(reserved::SIGNS)]
+        vec![name.side_key(reserved::LINE_OF_WEIGHTED), name.side_key(reserved::SIGNS_OF_WEIGHTED)]
     }
 
     fn renewal_keys(&self) -> usize {
@@ -196,7 +196,7 @@ impl LockKind for WeightedKind {
     }
 
     fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {
-        Some(name.side_key(reserved::LINE))
+        Some(name.side_key(reserved::LINE_OF_WEIGHTED))
     }
 
     fn origin(&self, owner: &[u8], _: &Identity) -> Option<Origin> {

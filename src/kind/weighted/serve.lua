@@ -1,6 +1,6 @@
 -- What the scripts of the weighted lock share where somebody waits. Stands after give.lua and line.lua.
 --
--- Messages to a client, besides those in mutex/queue.lua, which are the same but for p, which there is not:
+-- Messages to a client, besides those in mutex/hand_over.lua, which are the same but for p, which there is not:
 --   s <attempt's number> <token> <server time> <window> <waiters> <slots, with commas> <lock>   granted permits
 --   u <attempt's number> <token> <server time> <number of the change> <waiters> <lock>          upgraded
 --   c <attempt's number> <limit> <lock>       your weight is above the limit in force, and never fits

@@ -76,14 +76,7 @@ end
 -- Stands in the line until it is granted; returns the reply.
 local function line_up()
   if is_new then
-    -- Behind everybody, also behind those who were passed over: their places are below zero, so either end may be
-    -- last. A place is the time at which it was taken, unless the clock went back.
-    place = now
-    local head = redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
-    if head then
-      local last = redis.call('ZRANGE', KEYS[3], '0', '0', 'REV', 'WITHSCORES')[2]
-      place = math.max(now, last + 1, 1 - head)
-    end
+    place = last_place(now)
     redis.call('ZADD', KEYS[3], text(place), me)
   elseif place < 0 then
     place = -place

@@ -85,7 +85,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Spans that are less than a tick too short.
     (
         "claim-999-ms-short",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "redis.call('SET', KEYS[1], attempt, 'PX', window)",
         "redis.call('SET', KEYS[1], attempt, 'PX', window - 999)",
     ),
@@ -162,7 +162,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // The grant is not published.
     (
         "silent-grant-to-the-last",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n",
         "",
     ),
@@ -174,13 +174,13 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "silent-grant-of-an-old-token",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n",
         "",
     ),
     (
         "silent-grant-of-an-old-token",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "      local token = mint(now, keep)\n",
         "      local token = redis.call('GET', KEYS[2])\n      redis.call('PEXPIRE', KEYS[2], keep)\n",
     ),

@@ -24,14 +24,14 @@ const ACQUIRE: &[Part] = parts!(
     "kind/mutex/acquire.lua",
     "kind/token.lua",
     "kind/line.lua",
-    "kind/mutex/queue.lua",
+    "kind/mutex/hand_over.lua",
     "kind/mutex/wait.lua"
 );
 const RELEASE: &[Part] = parts!(
     "kind/mutex/release.lua",
     "kind/token.lua",
     "kind/line.lua",
-    "kind/mutex/queue.lua",
+    "kind/mutex/hand_over.lua",
     "kind/mutex/pass.lua"
 );
 const RENEW: &[Part] = parts!("kind/mutex/owner.lua", "kind/renew.lua");
@@ -64,8 +64,8 @@ impl Scripts {
         // A patch of the original text also applies to a text with a bug.
         let above = format!("tonumber(last) + {})", step(setting));
         patches.push(("scale", "kind/token.lua", "tonumber(last) + 1)", above.as_str()));
-        let behind = format!("-first) + {}", step(setting));
-        patches.push(("scale", "kind/mutex/wait.lua", "-first) + 1", behind.as_str()));
+        let behind = format!("-head) + {}", step(setting));
+        patches.push(("scale", "kind/line.lua", "-head) + 1", behind.as_str()));
         // Two servers do not have the same microsecond.
         patches.push(("chance", "kind/mutex/wait.lua", "place % 8 == 1", "false"));
         if setting.listeners == Listeners::Refused {

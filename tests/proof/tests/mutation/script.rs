@@ -6,8 +6,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "beat-that-may-join",
         "kind/mutex/wait.lua",
-        "    if mode == 'join' then\n      -- Behind",
-        "    if true then\n      -- Behind",
+        "    if mode == 'join' then\n      place",
+        "    if true then\n      place",
     ),
     // Rule 2.
     (
@@ -46,23 +46,23 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Rule 7.
     (
         "releasers-ttl-for-the-next-owner",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "redis.call('SET', KEYS[1], attempt, 'PX', window)",
         "redis.call('SET', KEYS[1], attempt, 'PX', keep)",
     ),
     // Rule 8.
     (
         "silent-waiter-not-skipped",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "death and tonumber(death) > tonumber(now)",
         "death",
     ),
     // Rule 11.
     (
         "newcomer-overtakes-the-skipped",
-        "kind/mutex/wait.lua",
-        "        place = math.max(last, -first) + 1\n      end\n      place = math.max(now, place or 0)\n",
-        "        place = (last > 0 and last or -first) + 1\n      end\n      place = place or now\n",
+        "kind/line.lua",
+        "  return math.max(now, math.max(tail, -head) + 1), true\n",
+        "  return (tonumber(tail) > 0 and tail or -head) + 1, true\n",
     ),
     (
         "skipped-waiter-loses-its-place",
@@ -72,9 +72,9 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "place-that-tells-no-time",
-        "kind/mutex/wait.lua",
-        "    place = math.max(now, place or 0)\n",
-        "    place = place or 1\n",
+        "kind/line.lua",
+        "    return now, false\n",
+        "    return 1, false\n",
     ),
     (
         "passed-over-waiter-is-shown",
@@ -109,7 +109,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "grant-withdrawn-by-its-count",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n      return attempt\n    end\n    skip(",
         "      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n      channel = nil\n    end\n    skip(",
     ),
@@ -148,19 +148,19 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Rule 16: the owner is written before anything is removed.
     (
         "first-write-refused-when-full",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "    redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)\n",
         "",
     ),
     (
         "first-write-refused-when-full",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "      redis.call('ZREM', KEYS[4], attempt)\n      redis.call('SET'",
         "      redis.call('SET'",
     ),
     (
         "first-write-refused-when-full",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "      local token = mint(now, keep)\n",
         "      redis.call('ZREM', KEYS[3], attempt)\n      local token = mint(now, keep)\n",
     ),
@@ -256,7 +256,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "fence-of-the-giver",
-        "kind/mutex/queue.lua",
+        "kind/mutex/hand_over.lua",
         "if tonumber(window) > tonumber(keep) then",
         "if false then",
     ),

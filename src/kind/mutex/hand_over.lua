@@ -1,7 +1,6 @@
 -- What the scripts of the mutex share, after token.lua and line.lua: the hand-over to the next who waits.
 --
--- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)   the rest as in line.lua, where the
---       line is called the queue, and the signs of life are called the beats
+-- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)   the rest as in line.lua
 --
 -- Messages to a client: g <attempt's number> <token> <server time> <window> <waiters> <lock>   granted
 --                       r <attempt's number> <lock>             are you there? ask again
@@ -23,7 +22,7 @@ local function hand_over(now, keep, me)
     local channel, number, window = listener(attempt)
     local death = redis.pcall('ZSCORE', KEYS[4], attempt)
     if type(death) == 'table' then
-      return nil -- beats of another type keep no lock either
+      return nil -- signs of another type keep no lock either
     end
     local waiters = redis.call('ZCARD', KEYS[3]) - 1 -- before the grant, as a user may be denied it (rule 56)
     redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
