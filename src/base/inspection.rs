@@ -118,7 +118,7 @@ pub(crate) enum HeldPart {
     /// All of it, or it is not known.
     #[default]
     Whole,
-    Slots(Vec<u32>),
+    Permits(Vec<u32>),
     Access(Access),
 }
 
@@ -198,7 +198,7 @@ impl Holder {
     /// ```
     pub fn slots(&self) -> &[u32] {
         match &self.part {
-            HeldPart::Slots(slots) => slots,
+            HeldPart::Permits(numbers) => numbers,
             _ => &[],
         }
     }
@@ -235,7 +235,7 @@ impl fmt::Display for Details<'_> {
         write!(f, "{}", self.0)?;
         match part {
             HeldPart::Whole => {}
-            HeldPart::Slots(slots) => write!(f, ", slots {slots:?}")?,
+            HeldPart::Permits(numbers) => write!(f, ", slots {numbers:?}")?,
             HeldPart::Access(access) => write!(f, ", {access}")?,
         }
         if let Some(since) = since {

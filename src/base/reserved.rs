@@ -102,7 +102,7 @@ impl Name {
         ))
     }
 
-    /// The side key for one purpose, in the same cluster slot as the lock. No other lock has it.
+    /// The side key for one purpose, in the same hash slot as the lock. No other lock has it.
     pub(crate) fn side_key(&self, word: Word) -> Vec<u8> {
         let (name, word) = (self.as_bytes(), word.as_bytes());
         // A name without a tag becomes the tag of its side keys. A name with a tag keeps it, and

@@ -151,7 +151,7 @@ impl<'de> Deserialize<'de> for Holder {
             part: match form.access {
                 Some(access) => HeldPart::Access(access),
                 None if form.slots.is_empty() => HeldPart::Whole,
-                None => HeldPart::Slots(form.slots),
+                None => HeldPart::Permits(form.slots),
             },
         })
     }

@@ -8,7 +8,7 @@ use crate::base::sync::Arc;
 pub(crate) const ALL: u64 = 1 << 32;
 
 /// The numbers of a hold's permits; `None` if it has none.
-pub(crate) type Slots = Option<Arc<[u32]>>;
+pub(crate) type PermitNumbers = Option<Arc<[u32]>>;
 
 /// How much of a lock a call asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

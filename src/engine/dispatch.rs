@@ -31,7 +31,7 @@ pub(super) fn dispatch(slots: &SlotTable<Slot>, wake: WakeMessage) {
         // Messages may have been lost while the client did not listen. Nothing says which, so all ask
         // (rule 12).
         WakeMessage::Listening => slots.all().iter().for_each(|slot| slot.request_retry()),
-        WakeMessage::Missed { slots: missed } => {
+        WakeMessage::Missed { hash_slots: missed } => {
             let has = |slot: &Slot| missed.binary_search(&hash_slot(slot.target().key())).is_ok();
             slots.all().iter().filter(|slot| has(slot)).for_each(|slot| slot.request_retry());
         }

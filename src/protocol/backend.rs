@@ -63,7 +63,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Runs an operation at the server of the lock. If that server refuses because it does not have
-    /// the lock's cluster slot, the operation runs again at another server.
+    /// the lock's hash slot, the operation runs again at another server.
     fn with_server<T>(
         &self,
         target: &Target,

@@ -83,7 +83,7 @@ fn read(parts: Parts, value: Value) -> Option<Report> {
     // Only weighted locks report limits.
     let [declared, limit, used] = match parts {
         Parts::Whole => [0; 3],
-        Parts::Slots | Parts::Access => sums_of(whole.pop()?)?,
+        Parts::Permits | Parts::Access => sums_of(whole.pop()?)?,
     };
     let [micros, holders, waiting, waiters] = whole.try_into().ok()?;
     let Value::Int(micros) = micros else { return None };
@@ -104,7 +104,7 @@ fn read(parts: Parts, value: Value) -> Option<Report> {
         holders: holders.into_iter().map(holder).collect::<Option<_>>()?,
         waiting: known(&waiting)?.and_then(|count| usize::try_from(count).ok()),
         waiters: waiters.into_iter().map(waiter).collect::<Option<_>>()?,
-        permits: (declared != 0 && parts == Parts::Slots)
+        permits: (declared != 0 && parts == Parts::Permits)
             .then_some(PermitCount { limit: bounded(limit), used: bounded(used) }),
         micros,
     })
@@ -123,7 +123,7 @@ fn part(numbers: &[Value], parts: Parts) -> Option<HeldPart> {
     let numbers: Vec<u32> = numbers.iter().map(number).collect::<Option<_>>()?;
     match (parts, numbers.as_slice()) {
         (Parts::Whole, []) => Some(HeldPart::Whole),
-        (Parts::Slots, _) => Some(HeldPart::Slots(numbers)),
+        (Parts::Permits, _) => Some(HeldPart::Permits(numbers)),
         (Parts::Access, [0]) => Some(HeldPart::Access(Access::Read)),
         (Parts::Access, [1]) => Some(HeldPart::Access(Access::UpgradableRead)),
         (Parts::Access, [2]) => Some(HeldPart::Access(Access::Write)),

@@ -116,7 +116,7 @@ pub(crate) enum Parts {
     /// The whole lock.
     Whole,
     /// Permits of a semaphore, each with a number.
-    Slots,
+    Permits,
     /// A read-write lock, with one kind of access.
     Access,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, Value};
 
 use crate::base::inspection::HeldPart;
-use crate::base::share::Slots;
+use crate::base::share::PermitNumbers;
 use crate::base::time::Moment;
 use crate::protocol::holder::{ReportedHolder, known};
 use crate::wire::connection::Reply;
@@ -56,7 +56,7 @@ pub(crate) struct Granted {
     pub(crate) micros: u64,
     pub(crate) received: Moment,
     pub(crate) waiters: u32,
-    pub(crate) slots: Slots,
+    pub(crate) permits: PermitNumbers,
 }
 
 /// What a reply says about another holder.
@@ -121,7 +121,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
             micros: now,
             received: reply.received,
             waiters: 0,
-            slots: None,
+            permits: None,
         };
         return Ok((AcquireReply::Granted(granted), now));
     }
@@ -152,7 +152,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
     }
     let numbers = numbers(&reply.value)?;
     match *numbers.as_slice() {
-        [1, token, ttl, now, waiters, ref slots @ ..] => {
+        [1, token, ttl, now, waiters, ref permits @ ..] => {
             let granted = Granted {
                 token: time(token)?,
                 // -1 if somebody has removed the key's time to live. Redis keeps the lock for
@@ -162,7 +162,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
                 micros: time(now)?,
                 received: reply.received,
                 waiters: count(waiters)?,
-                slots: numbered(slots).ok_or_else(odd)?,
+                permits: numbered(permits).ok_or_else(odd)?,
             };
             let micros = granted.micros;
             Ok((AcquireReply::Granted(granted), micros))
@@ -276,9 +276,10 @@ pub(crate) fn renewed(reply: &Reply, counts: bool) -> Result<OwnershipReply, Fai
 }
 
 /// The numbers of permits.
-fn numbered(slots: &[i64]) -> Option<Slots> {
-    let slots = slots.iter().map(|&slot| u32::try_from(slot).ok()).collect::<Option<Vec<u32>>>()?;
-    Some((!slots.is_empty()).then(|| slots.into()))
+fn numbered(permits: &[i64]) -> Option<PermitNumbers> {
+    let permits =
+        permits.iter().map(|&permit| u32::try_from(permit).ok()).collect::<Option<Vec<u32>>>()?;
+    Some((!permits.is_empty()).then(|| permits.into()))
 }
 
 /// The reply to a forced release.
@@ -357,11 +358,11 @@ mod tests {
             micros: 99,
             received: at,
             waiters: 2,
-            slots: None,
+            permits: None,
         };
-        let with_slots = Granted { slots: Some([4, 0].into()), ..granted.clone() };
+        let with_permits = Granted { permits: Some([4, 0].into()), ..granted.clone() };
         for (numbers, granted) in
-            [(&[1, 5, 30, 99, 2][..], granted.clone()), (&[1, 5, 30, 99, 2, 4, 0], with_slots)]
+            [(&[1, 5, 30, 99, 2][..], granted.clone()), (&[1, 5, 30, 99, 2, 4, 0], with_permits)]
         {
             assert_eq!(answer(numbers).unwrap(), (AcquireReply::Granted(granted), 99));
         }

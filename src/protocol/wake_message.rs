@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::id::Identity;
-use crate::base::share::Slots;
+use crate::base::share::PermitNumbers;
 use crate::base::sync::Arc;
 use crate::wire::failure::Failure;
 use crate::wire::fork_guard;
@@ -41,8 +41,8 @@ pub(crate) enum WakeMessage {
     Evicted { name: Vec<u8>, number: u64 },
     /// The subscription to the client's own channel is confirmed.
     Listening,
-    /// Messages about names in these cluster slots, in ascending order, may have been missed.
-    Missed { slots: Vec<u16> },
+    /// Messages about names in these hash slots, in ascending order, may have been missed.
+    Missed { hash_slots: Vec<u16> },
     /// Not for the slots of this client.
     Ignored,
 }
@@ -56,7 +56,7 @@ pub(crate) struct GrantMessage {
     pub(crate) micros: u64,
     pub(crate) window: Duration,
     pub(crate) waiters: u32,
-    pub(crate) slots: Slots,
+    pub(crate) permits: PermitNumbers,
     /// The server's epoch in which the message was received.
     pub(crate) epoch: u64,
 }
@@ -178,7 +178,7 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
                 micros: fields.number()?,
                 window: Duration::from_millis(fields.number()?),
                 waiters: u32::try_from(fields.number()?).ok()?,
-                slots: if mark == b"s" { Some(fields.numbers()?) } else { None },
+                permits: if mark == b"s" { Some(fields.numbers()?) } else { None },
                 // Not in the message. The listener knows on which connection the message came, and
                 // fills the epoch in: only a reading of the same server's clock may date the grant
                 // (rule 10).
@@ -265,10 +265,10 @@ mod tests {
             micros: 1_795_248_287_440_246,
             window: Duration::from_millis(3000),
             waiters: 2,
-            slots: None,
+            permits: None,
             epoch: 0,
         };
-        let permits = GrantMessage { slots: Some([4, 0, 17].into()), ..grant.clone() };
+        let permits = GrantMessage { permits: Some([4, 0, 17].into()), ..grant.clone() };
         assert_eq!(
             read(b"g 1f 1795248287440245 1795248287440246 3000 2 a name\xff"),
             WakeMessage::Grant { name: b"a name\xff".to_vec(), grant }

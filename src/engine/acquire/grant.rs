@@ -18,7 +18,7 @@ impl AcquireLoop<'_> {
     /// Turns a grant into a lease of the slot.
     pub(super) fn accept(&mut self, granted: Granted) -> NextAction {
         self.context.no_expiry_warnings.end(self.slot.target().name());
-        let Granted { token, ttl, sent, micros, received, waiters, slots } = granted;
+        let Granted { token, ttl, sent, micros, received, waiters, permits } = granted;
         let now = self.context.now();
         if let Some((what, span)) = self.exceeded_limit(sent, ttl, now) {
             // A lease that is over when it begins would be reported as a loss of a lock that the caller
@@ -30,7 +30,7 @@ impl AcquireLoop<'_> {
                 Span(span)
             )));
         }
-        let grant = Grant { token, ttl, sent, server_time: (micros, received), slots };
+        let grant = Grant { token, ttl, sent, server_time: (micros, received), permits };
         let (value, clock) = (Arc::clone(&self.attempt.value), Arc::clone(&self.context.clock));
         let hold = Hold::first(value, clock, grant);
         // Until this `drop` would remove from Redis what is a lease now.
@@ -110,7 +110,7 @@ impl AcquireLoop<'_> {
         let now = self.context.now();
         let received = message.received;
         let GrantMessage { token, micros, window, waiters, .. } = message.grant;
-        let slots = message.grant.slots.clone();
+        let permits = message.grant.permits.clone();
 
         let lease = self.options.lease;
         // No renewal will make a fixed lease whole, so a claim is not enough (rule 9). The request that
@@ -124,6 +124,6 @@ impl AcquireLoop<'_> {
         // late the message came.
         let sent =
             after.filter(|&sent| whole && self.exceeded_limit(sent, window, now).is_none())?;
-        Some(Granted { token, ttl: window, sent, micros, received, waiters, slots })
+        Some(Granted { token, ttl: window, sent, micros, received, waiters, permits })
     }
 }

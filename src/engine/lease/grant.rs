@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::share::Slots;
+use crate::base::share::PermitNumbers;
 use crate::base::time::{Clock, Moment, drift_allowance};
 
 /// A thread waits for the server's clock to reach its token if no more than this many microseconds are
@@ -24,7 +24,7 @@ pub(crate) struct Grant {
     /// that Redis does not see never run ahead of the server's clock (rule 19).
     pub(crate) server_time: (u64, Moment),
     /// The numbers of its permits.
-    pub(crate) slots: Slots,
+    pub(crate) permits: PermitNumbers,
 }
 
 /// Until when a holder with these options may rely on a time to live that was requested at `sent`.
@@ -40,7 +40,7 @@ impl Grant {
     /// A grant for a test, of a lock of one owner.
     #[cfg(test)]
     pub(crate) fn test(ttl: Duration, sent: Moment) -> Grant {
-        Grant { token: 1, ttl, sent, server_time: (1_000_000, sent), slots: None }
+        Grant { token: 1, ttl, sent, server_time: (1_000_000, sent), permits: None }
     }
 
     /// The token after `last`, if the server's clock has surely reached it.

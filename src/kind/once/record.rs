@@ -206,7 +206,7 @@ impl Record {
     }
 }
 
-/// The key of the record, in the cluster slot of the lock.
+/// The key of the record, in the hash slot of the lock.
 fn key(handle: &Handle) -> Vec<u8> {
     handle.name().side_key(reserved::RECORD)
 }

@@ -129,7 +129,7 @@ impl LockKind for ReentrantKind {
     }
 }
 
-/// What Redisson keeps beside a lock, in the same cluster slot.
+/// What Redisson keeps beside a lock, in the same hash slot.
 fn redissons(what: &str, name: &Name) -> Vec<u8> {
     // Redisson's rule: braces around a name without any, so that channel and lock are in one slot.
     // With an own rule the two libraries would not wake each other's waiters.

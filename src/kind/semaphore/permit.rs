@@ -74,7 +74,7 @@ impl Permit {
     /// # }
     /// ```
     pub fn slots(&self) -> &[u32] {
-        self.holding().hold.lease.grant.slots.as_deref().unwrap_or_default()
+        self.holding().hold.lease.grant.permits.as_deref().unwrap_or_default()
     }
 
     /// Makes it an [`OwnedLease`], which all kinds of lock have, for code that keeps any of them.

@@ -126,7 +126,7 @@ pub(crate) static SEMAPHORE: WeightedKind = WeightedKind {
     kind: Kind::Semaphore,
     scripts: &SCRIPTS_OF_SEMAPHORE,
     look: &LOOK_AT_SEMAPHORE,
-    parts: Parts::Slots,
+    parts: Parts::Permits,
 };
 /// The kind behind a read-write lock.
 pub(crate) static RW_LOCK: WeightedKind = WeightedKind {

@@ -1,4 +1,4 @@
-//! What nodes of a cluster report about each other: the slots of each master, and redirections.
+//! What nodes of a cluster report about each other: the hash slots of each master, and redirections.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A range of slots, and the master that has them.
+/// A range of hash slots, and the master that has them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SlotRange {
     pub(crate) first: u16,
@@ -63,7 +63,7 @@ pub(crate) struct SlotRange {
 pub(crate) fn ranges(value: &Value, reporter: &Address) -> Option<Vec<SlotRange>> {
     let Value::Array(ranges) = value else { return None };
     // All or nothing: the map is replaced as a whole, so a reply that is readable in part would
-    // erase the slots of the other part.
+    // erase the hash slots of the other part.
     ranges.iter().map(|range| read(range, reporter)).collect()
 }
 
@@ -93,7 +93,7 @@ fn read(range: &Value, reporter: &Address) -> Option<SlotRange> {
 pub(crate) struct Redirect {
     pub(crate) slot: u16,
     pub(crate) to: Address,
-    /// Valid for this command only: the slot is still being moved there (`ASK`).
+    /// Valid for this command only: the hash slot is still being moved there (`ASK`).
     pub(crate) once: bool,
 }
 

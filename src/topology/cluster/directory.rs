@@ -1,19 +1,19 @@
-//! Which node of a cluster has a slot.
+//! Which node of a cluster has a hash slot.
 //!
 //! | the map is | meaning | becomes |
 //! | --- | --- | --- |
 //! | empty | no refresh has succeeded yet | refreshing, at the first call |
-//! | refreshing | one thread asks the nodes, one after the other; a caller without a usable node waits for it | good; due, if no node returned the slots |
+//! | refreshing | one thread asks the nodes, one after the other; a caller without a usable node waits for it | good; due, if no node returned the hash slots |
 //! | good | calls follow it | due, at any redirection and any sign that a node is gone |
 //! | due | calls still follow it; the next one starts a refresh, but not within a [`REFRESH_PAUSE`] of the last | refreshing |
 //!
 //! A call whose node works must not wait for a refresh: each of the other nodes may be dead and
 //! take a time-out. So a separate thread refreshes the map. A call refreshes the map itself, or
 //! waits, only where it has no node to go to: its own node failed, or no node is known to have its
-//! slot.
+//! hash slot.
 //!
 //! The client receives messages from all masters on the map. A connected master is the one that
-//! counts for its own slots. For the slots of an unreachable master, the first connected master
+//! counts for its own hash slots. For the hash slots of an unreachable master, the first connected master
 //! counts, because nodes forward published messages to each other.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
 use crate::topology::cluster::address::{Address, SlotRange, ranges};
 use crate::topology::cluster::cluster_node::ClusterNode;
-use crate::topology::cluster::slot_map::SlotMap;
+use crate::topology::cluster::hash_slot_map::HashSlotMap;
 use crate::topology::multi_node::node::NodeSettings;
 use crate::wire::endpoint::{self, Endpoint};
 use crate::wire::failure::{Failure, NotSentReason};
@@ -39,7 +39,7 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// for two others.
 const SHARE: usize = 3;
 
-/// The nodes of a cluster, and the slots of each.
+/// The nodes of a cluster, and the hash slots of each.
 pub(crate) struct Directory {
     /// The nodes that the user named. A refresh asks them too, after those on the map.
     seeds: Vec<Arc<ClusterNode>>,
@@ -47,9 +47,9 @@ pub(crate) struct Directory {
     template: Endpoint,
     settings: Arc<NodeSettings>,
     clock: Arc<dyn Clock>,
-    map: Mutex<SlotMap>,
+    map: Mutex<HashSlotMap>,
     asked: Condvar,
-    /// Grows whenever another master may be the one to listen to for a slot.
+    /// Grows whenever another master may be the one to listen to for a hash slot.
     changes: AtomicU64,
 }
 
@@ -127,7 +127,7 @@ impl Directory {
         }
     }
 
-    /// Whether a node is the one whose messages about a slot count.
+    /// Whether a node is the one whose messages about a hash slot count.
     pub(crate) fn is_listened_to_for(&self, slot: u16, member: &Arc<ClusterNode>) -> bool {
         self.map
             .lock()
@@ -135,7 +135,7 @@ impl Directory {
             .is_some_and(|listening| Arc::ptr_eq(listening, member))
     }
 
-    /// The slots that a node has, in ascending order.
+    /// The hash slots that a node has, in ascending order.
     pub(crate) fn slots_of(&self, member: &Arc<ClusterNode>) -> Vec<u16> {
         self.map.lock().slots_of(member)
     }
@@ -195,12 +195,12 @@ impl Directory {
         made.filter(|node| node.serves_callers()).collect()
     }
 
-    /// The master of a slot by the map. No request is sent.
+    /// The master of a hash slot by the map. No request is sent.
     pub(super) fn known_master(&self, slot: u16) -> Option<Arc<ClusterNode>> {
         self.map.lock().master(slot).map(Arc::clone)
     }
 
-    /// The master of a slot. If the map has none, it is refreshed first. It is also refreshed for a
+    /// The master of a hash slot. If the map has none, it is refreshed first. It is also refreshed for a
     /// caller whose node failed.
     pub(super) fn master_of(
         self: &Arc<Self>,
@@ -212,7 +212,7 @@ impl Directory {
         let seen = map.version;
         if let Some(member) = map.master(slot).map(Arc::clone) {
             let failed = map.suspect.as_ref() == Some(member.address());
-            // The worker sends the renewals of all slots together. If it waited for a refresh
+            // The worker sends the renewals of all hash slots together. If it waited for a refresh
             // because of one dead node, the leases at all other nodes would expire meanwhile.
             if lane == Lane::Worker || !failed || !self.is_due(&map) {
                 self.refresh(map);
@@ -226,7 +226,7 @@ impl Directory {
     }
 
     /// Starts a thread that refreshes the map, if that is due. Nobody waits for it.
-    fn refresh(self: &Arc<Self>, mut map: MutexGuard<'_, SlotMap>) {
+    fn refresh(self: &Arc<Self>, mut map: MutexGuard<'_, HashSlotMap>) {
         if !self.is_due(&map) {
             return;
         }
@@ -243,11 +243,11 @@ impl Directory {
     }
 
     /// Whether the next call must start a refresh.
-    fn is_due(&self, map: &SlotMap) -> bool {
+    fn is_due(&self, map: &HashSlotMap) -> bool {
         map.due && !map.refreshing && !self.is_in_refresh_pause(map)
     }
 
-    fn is_in_refresh_pause(&self, map: &SlotMap) -> bool {
+    fn is_in_refresh_pause(&self, map: &HashSlotMap) -> bool {
         map.refresh_allowed_at
             .is_some_and(|refresh_allowed_at| self.clock.now() < refresh_allowed_at)
     }
@@ -295,7 +295,7 @@ impl Directory {
         let map = self.map.lock();
         let mut asked = map.masters.clone();
         // Another node is first each time: one that is cut off from the rest still replies, with
-        // the slots as they were before it was cut off.
+        // the hash slots as they were before it was cut off.
         let turn = usize::try_from(map.version).unwrap_or(0) % asked.len().max(1);
         asked.rotate_left(turn);
         // A stable sort: it moves the suspect to the end and keeps the order of the others.
@@ -340,7 +340,7 @@ impl Directory {
         }
     }
 
-    /// Asks one node after the other until one returns the slots.
+    /// Asks one node after the other until one returns the hash slots.
     fn ask_all(
         &self,
         asked: &[Arc<ClusterNode>],
@@ -381,7 +381,7 @@ impl Directory {
         })
     }
 
-    /// Notes the master of a slot from a redirection. Other slots have likely moved too.
+    /// Notes the master of a hash slot from a redirection. Other hash slots have likely moved too.
     pub(super) fn note(&self, slot: u16, to: &Address) {
         let mut map = self.map.lock();
         let place = self.place(&mut map, to);
@@ -389,7 +389,7 @@ impl Directory {
         self.change();
     }
 
-    /// The node at an address, to which an `ASK` leads. Its slots do not change.
+    /// The node at an address, to which an `ASK` leads. Its hash slots do not change.
     pub(super) fn member_at(&self, address: &Address) -> Arc<ClusterNode> {
         let mut map = self.map.lock();
         let place = self.place(&mut map, address);
@@ -397,7 +397,7 @@ impl Directory {
     }
 
     /// The index of a node on the map. A new node is added.
-    fn place(&self, map: &mut SlotMap, address: &Address) -> usize {
+    fn place(&self, map: &mut HashSlotMap, address: &Address) -> usize {
         let found = map.masters.iter().position(|member| *member.address() == *address);
         found.unwrap_or_else(|| {
             map.masters.push(self.member(address));
@@ -415,7 +415,7 @@ impl Directory {
         map.version
     }
 
-    /// Puts nodes on the map by hand, each with a slot. Returns the first.
+    /// Puts nodes on the map by hand, each with a hash slot. Returns the first.
     #[cfg(test)]
     pub(super) fn set_nodes(&self, nodes: &[(u16, &Address)]) -> Arc<ClusterNode> {
         let range = |&(slot, node): &(u16, &Address)| SlotRange {

@@ -1,14 +1,14 @@
 //! The masters of a cluster as publishers of messages.
 //!
-//! A script publishes at the master of its slot. Subscribers there receive the message at once. The
+//! A script publishes at the master of its hash slot. Subscribers there receive the message at once. The
 //! other nodes forward it, which may take 40 ms and more.
 //!
 //! *The client's own channel* is subscribed to at all masters, so each message arrives once from
 //! every master. The first one counts, and its [repetitions](RecentMessages) are dropped: neither a
-//! slot that moves nor a silent node can hold back a message that another node delivers. A release
+//! hash slot that moves nor a silent node can hold back a message that another node delivers. A release
 //! request may be sent several times on purpose, so it carries the time at which it was made.
 //!
-//! *The channel of one name* is subscribed to at one master: the master of its slot, or any
+//! *The channel of one name* is subscribed to at one master: the master of its hash slot, or any
 //! connected one while that master is unreachable.
 //!
 //! The listener is live while one master is connected: messages of an unreachable master arrive
@@ -115,10 +115,10 @@ impl Publisher for MasterPublisher {
         }
     }
 
-    // Only the names in this master's slots: the messages of the other masters have gone on
+    // Only the names in this master's hash slots: the messages of the other masters have gone on
     // arriving, and a wake-up of all waiters would make each of them send a request.
     fn missed_wake(&self) -> WakeMessage {
         let slots = self.member.as_ref().map(|member| self.directory.slots_of(member));
-        WakeMessage::Missed { slots: slots.unwrap_or_default() }
+        WakeMessage::Missed { hash_slots: slots.unwrap_or_default() }
     }
 }

@@ -1,10 +1,10 @@
-//! The backend that is a cluster: each call goes to the node that has the slot of the lock at that
+//! The backend that is a cluster: each call goes to the node that has the hash slot of the lock at that
 //! moment.
 //!
 //! A call that a node refused is sent to another node, until its deadline. A call without a reply
-//! is not. All keys of a lock are in one slot and move together: the first script after a move sees
+//! is not. All keys of a lock are in one hash slot and move together: the first script after a move sees
 //! what the last one before it left. During a move, most scripts do not run. Each script declares
-//! one key that never exists, so that a node without the whole slot refuses the script as a whole.
+//! one key that never exists, so that a node without the whole hash slot refuses the script as a whole.
 //! Without that key, a script could fail half-way: at a queue that is gone because the script
 //! itself removed the last waiter from it. Only renewals run during a move: what they touch exists
 //! on one side or the other.
@@ -16,9 +16,9 @@
 pub(crate) mod address;
 mod cluster_node;
 mod directory;
+mod hash_slot_map;
 mod listener;
 mod route;
-mod slot_map;
 #[cfg(test)]
 mod tests;
 
@@ -75,7 +75,7 @@ impl Backend for Cluster {
 
     fn check_keys(&self, name: &Name, keys: &[Vec<u8>]) -> Result<(), Error> {
         let slot = hashed(name.as_bytes());
-        // The hash tags are compared, not the slots: two tags may share a slot by chance, and
+        // The hash tags are compared, not the hash slots: two tags may share a hash slot by chance, and
         // whether a name works must not depend on that.
         if keys.iter().all(|key| hashed(key) == slot) {
             return Ok(());
@@ -147,13 +147,13 @@ impl Backend for Cluster {
         Arc::new(ClusterPublishers::new(&self.directory))
     }
 
-    /// Sends a message to the thread that listens at the master of the channel's slot. It blocks on
+    /// Sends a message to the thread that listens at the master of the channel's hash slot. It blocks on
     /// its socket, and finds the new channel when it wakes.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure> {
         let nudge = wake_message::wake_listener(&self.identity);
         let slot = hash_slot(channel);
         // Any node will do if that master is gone: nodes forward the message to all of the client's
-        // threads, one of which then listens for that slot.
+        // threads, one of which then listens for that hash slot.
         self.directory
             .on_any_node(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }

@@ -1,4 +1,4 @@
-//! The routing of calls to the node of a cluster that has a slot.
+//! The routing of calls to the node of a cluster that has a hash slot.
 //!
 //! A call that a node refused was not run, so it may be sent to another node:
 //!
@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `MOVED` | the map notes the new master, and the call goes there |
 //! | `ASK` | the call goes to the other node once, after `ASKING`; an operation of several round trips waits instead |
-//! | `TRYAGAIN` | the slot is being moved; the call is sent again after a short pause, until the deadline |
+//! | `TRYAGAIN` | the hash slot is being moved; the call is sent again after a short pause, until the deadline |
 //! | nothing, and no connection can be made | the map is refreshed; the call goes to another node if the map names one (a call of the worker at its next try) |
 //! | nothing, and the call was sent | it is not sent again, because the node may have run it |
 
@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_ROUND_SHARE: u32 = 8;
 
 impl Directory {
-    /// Runs `step` at the node that has a slot, and follows redirections. The engine must be able
+    /// Runs `step` at the node that has a hash slot, and follows redirections. The engine must be able
     /// to repeat the step after an unknown outcome.
     pub(super) fn follow<T>(
         self: &Arc<Self>,
@@ -49,7 +49,7 @@ impl Directory {
         let mut once: Option<Arc<ClusterNode>> = None;
         let mut why = None;
         // If the time ends in a later round, the reason of the earlier ones says more: "the
-        // deadline has passed" would hide that the slot is being moved.
+        // deadline has passed" would hide that the hash slot is being moved.
         let end = |failure, why: Option<&str>| match (failure, why) {
             (Failure::NotSent(NotSentReason::DeadlinePassed), Some(why)) => unroutable(why),
             (failure, _) => failure,
@@ -106,7 +106,7 @@ impl Directory {
         }
     }
 
-    /// Refreshes the map. Returns whether another node than this one now has the slot.
+    /// Refreshes the map. Returns whether another node than this one now has the hash slot.
     fn has_other(
         self: &Arc<Self>,
         slot: u16,
@@ -121,10 +121,10 @@ impl Directory {
     /// What follows from a failure at a node. Updates the map accordingly.
     fn next(self: &Arc<Self>, slot: u16, member: &ClusterNode, failure: &Failure) -> NextHop {
         match Redirect::of(failure, member.address()) {
-            // The node does not have this slot, but the one of a key that the user's transaction
+            // The node does not have this hash slot, but the one of a key that the user's transaction
             // names. To follow it would end at a node without the lock.
             Some(redirect) if redirect.slot != slot => NextHop::CrossSlot,
-            // The map keeps the old master: until the end of the move, that one has the slot.
+            // The map keeps the old master: until the end of the move, that one has the hash slot.
             Some(Redirect { to, once: true, .. }) => NextHop::Once(self.member_at(&to)),
             Some(Redirect { to, .. }) => {
                 self.note(slot, &to);
@@ -135,7 +135,7 @@ impl Directory {
         }
     }
 
-    /// Sends many calls at once, each to the node that has its slot. A node that becomes silent delays the
+    /// Sends many calls at once, each to the node that has its hash slot. A node that becomes silent delays the
     /// replies of the others once.
     pub(super) fn call_all(
         self: &Arc<Self>,
@@ -149,7 +149,7 @@ impl Directory {
             vec![Err(Failure::NotSent(NotSentReason::DeadlinePassed)); count];
         let mut open: Vec<(usize, Option<Arc<ClusterNode>>)> =
             (0..count).map(|number| (number, None)).collect();
-        // No pauses here, unlike in `follow`: renewals of all slots travel together, and the worker
+        // No pauses here, unlike in `follow`: renewals of all hash slots travel together, and the worker
         // repeats a failed one at its next turn.
         // A call that is sent once is not followed: it may have a deadline by the clock of the first node.
         for _ in 0..if sending == Sending::Once { 1 } else { HOPS } {
@@ -205,7 +205,7 @@ impl Directory {
     }
 
     /// Runs `step` at any node, and at the next one if a node is unreachable. Begins with the
-    /// master of a slot, if one is given.
+    /// master of a hash slot, if one is given.
     pub(super) fn on_any_node<T>(
         self: &Arc<Self>,
         slot: Option<u16>,
@@ -235,13 +235,13 @@ impl Directory {
 
 /// What follows from a failure.
 enum NextHop {
-    /// To the master of the slot, which the map knows now.
+    /// To the master of the hash slot, which the map knows now.
     AtMaster,
-    /// To the node that is taking the slot over, for this command only.
+    /// To the node that is taking the hash slot over, for this command only.
     Once(Arc<ClusterNode>),
-    /// Again after a pause: the slot is being moved.
+    /// Again after a pause: the hash slot is being moved.
     Later,
-    /// Nowhere: the call names a key of another slot.
+    /// Nowhere: the call names a key of another hash slot.
     CrossSlot,
     /// No other node was named. If this one may be gone, the version of the map that led to it.
     Failed(Option<u64>),
@@ -282,7 +282,7 @@ impl Group {
 
 const MOVING: &str = "its slot is being moved to another node of the cluster";
 
-/// A transaction names a key of another slot. A single server refuses that with the same code.
+/// A transaction names a key of another hash slot. A single server refuses that with the same code.
 fn cross_slot() -> Failure {
     let text = "a key is not in the slot of the lock";
     Failure::Refused(redis::make_extension_error("CROSSSLOT".into(), Some(text.into())))

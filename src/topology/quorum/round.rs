@@ -80,7 +80,7 @@ impl Quorum {
                     micros: round.token + target.kind().reserved_tokens(),
                     received: round.passed,
                     waiters: 0,
-                    slots: None,
+                    permits: None,
                 }));
             }
             // Another round helps only if the servers that would accept a better proposal complete

@@ -7,7 +7,7 @@ use super::*;
 use crate::base::name::Name;
 use crate::base::option::Lease as LeaseOption;
 use crate::base::option::LockOptions;
-use crate::base::share::Slots;
+use crate::base::share::PermitNumbers;
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::lease::Grant;
@@ -29,7 +29,7 @@ struct Bench {
     now: Moment,
     options: LockOptions,
     /// Of the next grant.
-    slots: Slots,
+    permits: PermitNumbers,
     number: u64,
     /// Whether a thread acquires.
     acquires: bool,
@@ -56,7 +56,7 @@ impl Bench {
             now,
             options: LockOptions::new().lease(LeaseOption::renewed(SECOND * 30)).linger(SECOND),
             clock,
-            slots: None,
+            permits: None,
             number: 0,
             acquires: false,
             paused: None,
@@ -142,7 +142,7 @@ impl Bench {
     /// The acquirer gets the lock.
     fn grant(&mut self) {
         let now = self.now;
-        let grant = Grant { slots: self.slots.clone(), ..Grant::test(SECOND * 30, now) };
+        let grant = Grant { permits: self.permits.clone(), ..Grant::test(SECOND * 30, now) };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let hold = Hold::first(self.value(), clock, grant);
         // Before the event, which may make another thread the acquirer.

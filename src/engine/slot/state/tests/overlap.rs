@@ -15,7 +15,7 @@ fn permits(count: u32) -> LockOptions {
 fn holder_and_acquirer() -> Bench {
     let mut bench = Bench::new(true);
     bench.options = permits(2);
-    bench.slots = Some(Arc::from([2, 3]));
+    bench.permits = Some(Arc::from([2, 3]));
     assert_eq!(bench.enter(ALWAYS), Some("acquire"));
     bench.grant();
     assert_eq!(bench.enter(ALWAYS), Some("acquire"));
@@ -42,14 +42,14 @@ fn message(bench: &mut Bench) {
         micros: 1_000_000,
         window: SECOND * 2,
         waiters: 0,
-        slots: None,
+        permits: None,
         epoch: 0,
     };
     bench.transition(|state, step| state.on_grant(&grant, step));
 }
 
 #[test]
-fn lease_passes_to_the_acquirer_with_its_slots() {
+fn lease_passes_to_the_acquirer_with_its_permits() {
     let mut bench = holder_and_waiter();
     let first = bench.held[0].token();
     assert_eq!(bench.unlock(), Unlocked::ToThread);
@@ -57,7 +57,7 @@ fn lease_passes_to_the_acquirer_with_its_slots() {
     bench.check();
     assert!(bench.stop(), "nothing was passed on");
     let hold = &bench.held[0];
-    assert_eq!(hold.lease.grant.slots.as_deref(), Some([2, 3].as_slice()));
+    assert_eq!(hold.lease.grant.permits.as_deref(), Some([2, 3].as_slice()));
     assert!(hold.token() > first && hold.is_live());
     bench.check();
 }

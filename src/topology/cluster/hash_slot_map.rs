@@ -1,4 +1,4 @@
-//! The map of a cluster: its masters, and which of them has which slots.
+//! The map of a cluster: its masters, and which of them has which hash slots.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::wire::failure::Failure;
 
 /// The map, and the state of its refresh.
 #[derive(Debug, Default)]
-pub(super) struct SlotMap {
+pub(super) struct HashSlotMap {
     pub(super) masters: Vec<Arc<ClusterNode>>,
-    /// For each slot, the index of its master; empty at first.
+    /// For each hash slot, the index of its master; empty at first.
     slots: Vec<u16>,
     /// Grows with each refresh, whether it succeeded or not.
     pub(super) version: u64,
@@ -31,10 +31,10 @@ pub(super) struct SlotMap {
     pub(super) suspect: Option<Address>,
 }
 
-/// The index of a slot without a master.
+/// The index of a hash slot without a master.
 const NOBODY: u16 = u16::MAX;
 
-impl SlotMap {
+impl HashSlotMap {
     pub(super) fn master(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
         self.masters.get(usize::from(*self.slots.get(usize::from(slot))?))
     }
@@ -47,23 +47,23 @@ impl SlotMap {
         self.masters.iter().any(|other| Arc::ptr_eq(other, member))
     }
 
-    /// The node whose messages about a slot count.
+    /// The node whose messages about a hash slot count.
     pub(super) fn listening_master(&self, slot: u16) -> Option<&Arc<ClusterNode>> {
         // One node for each channel: with all of them, each release would wake a waiter once for
-        // each master. Any connected node will do for the slots of an unreachable one, because
+        // each master. Any connected node will do for the hash slots of an unreachable one, because
         // nodes forward published messages. It must be the same one for all threads, hence the
         // first.
         let home = self.master(slot).filter(|home| home.is_listening());
         home.or_else(|| self.masters.iter().find(|member| member.is_listening()))
     }
 
-    /// The slots that a node has, in ascending order.
+    /// The hash slots that a node has, in ascending order.
     pub(super) fn slots_of(&self, member: &Arc<ClusterNode>) -> Vec<u16> {
         let is_its = |slot: &u16| self.master(*slot).is_some_and(|it| Arc::ptr_eq(it, member));
         (0..SLOTS).filter(is_its).collect()
     }
 
-    /// Replaces the map by the slots that a node returned. Returns the nodes that are no longer on
+    /// Replaces the map by the hash slots that a node returned. Returns the nodes that are no longer on
     /// it.
     pub(super) fn rebuild(
         &mut self,
@@ -99,7 +99,7 @@ impl SlotMap {
         before.into_iter().filter(|member| self.find(member.address()).is_none()).collect()
     }
 
-    /// Notes that the master at this index has a slot, and that a refresh is due.
+    /// Notes that the master at this index has a hash slot, and that a refresh is due.
     pub(super) fn note(&mut self, slot: u16, place: usize) {
         // The redirection applies at once: a refresh may be at a node that does not know of the
         // move yet, and the calls until then would each be redirected again.
