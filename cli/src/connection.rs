@@ -12,6 +12,8 @@ use crate::failure::Failure;
 use crate::status;
 use crate::url::with_password;
 
+/// How long an outage of Redis may last that the command rides out, as for a wait of the library.
+pub(crate) const OUTAGE: Duration = Duration::from_secs(10);
 /// Without an URL.
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
 /// It may have a password, so that it is no option of clap's: those may be shown.

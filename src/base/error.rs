@@ -193,6 +193,11 @@ impl Error {
         self
     }
 
+    /// The message without the name of the lock.
+    pub(crate) fn text(&self) -> &str {
+        &self.0.text
+    }
+
     /// Adds a consequence to the text, once.
     pub(crate) fn with_consequence(mut self, consequence: &str) -> Error {
         if !self.0.text.contains(consequence) {

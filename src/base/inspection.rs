@@ -224,6 +224,23 @@ impl Holder {
     pub(crate) fn details(&self) -> Details<'_> {
         Details(self)
     }
+
+    /// Shows where it is: `on web-3`.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place(self)
+    }
+}
+
+/// Where a holder is; who it is, where its host is not known.
+pub(crate) struct Place<'a>(&'a Holder);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.host() {
+            Some(host) => write!(f, "on {host}"),
+            None => write!(f, "by {}", self.0),
+        }
+    }
 }
 
 /// A holder, and what is known besides who it is.

@@ -1,12 +1,12 @@
-//! How errors and log lines show spans of time, and text that another process or a server wrote.
+//! How errors and log lines show times, spans of time, and text that another process or a server wrote.
 //!
 //! A line end in such a text could forge a log line, an escape sequence could change the terminal,
 //! and a mark of direction could show the text in another order. So foreign text is escaped before
 //! it is shown.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::time::Duration;
+use std::fmt::{self, Write as _};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A span of time as people write it: `350ms`, `1.2s`, `1m 5s`. It is rounded down, to two units at
 /// most: a rest of a lease must not look longer than it is.
@@ -42,6 +42,69 @@ impl fmt::Display for Span {
         match rest {
             0 => write!(f, "{great}{unit}"),
             _ => write!(f, "{great}{unit} {rest}{small}"),
+        }
+    }
+}
+
+/// A time of a server's clock: `2026-11-26 02:00:03 UTC`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Utc(pub(crate) SystemTime);
+
+impl Utc {
+    /// The date and the time of day. `None` for a time without a year of four digits.
+    fn parts(self) -> Option<(String, String)> {
+        // The formatter panics before 1970, and fails after 9999.
+        self.0.duration_since(UNIX_EPOCH).ok()?;
+        let mut text = String::new();
+        write!(text, "{}", humantime::format_rfc3339_seconds(self.0)).ok()?;
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        Some((date.to_owned(), time.to_owned()))
+    }
+
+    /// The time of day alone, for a time that is less than a day away.
+    fn near(self) -> String {
+        self.parts().map_or_else(|| self.to_string(), |(_, time)| format!("{time} UTC"))
+    }
+}
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            Some((date, time)) => write!(f, "{date} {time} UTC"),
+            None => f.write_str("a time beyond the calendar"),
+        }
+    }
+}
+
+/// A time of a server's clock, and how far it is from that clock's present if that is known: `8h ago (02:00:03 UTC)`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    Past(SystemTime, Option<Duration>),
+    Coming(SystemTime, Option<Duration>),
+}
+
+impl When {
+    /// Seen from the present of the same clock.
+    pub(crate) fn seen(at: SystemTime, now: SystemTime) -> When {
+        match now.duration_since(at) {
+            Ok(ago) => When::Past(at, Some(ago)),
+            Err(ahead) => When::Coming(at, Some(ahead.duration())),
+        }
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let (When::Past(at, span) | When::Coming(at, span)) = *self;
+        let Some(span) = span else { return write!(f, "at {}", Utc(at)) };
+        match self {
+            When::Past(..) => write!(f, "{} ago", Span(span))?,
+            When::Coming(..) => write!(f, "in {}", Span(span))?,
+        }
+        match span < DAY {
+            true => write!(f, " ({})", Utc(at).near()),
+            false => write!(f, " ({})", Utc(at)),
         }
     }
 }
@@ -95,6 +158,28 @@ mod tests {
             (Duration::MAX, "Duration::MAX"),
         ] {
             assert_eq!(Span(span).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn time_is_shown_with_its_distance_and_with_its_date_where_that_is_needed() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        // 02:00:03 on the day after.
+        let (now, hour) = (1_795_744_803, 3_600);
+        for (when, shown) in [
+            (When::seen(at(now), at(now)), "0s ago (02:00:03 UTC)"),
+            (When::seen(at(now), at(now + 8 * hour)), "8h ago (02:00:03 UTC)"),
+            (When::seen(at(now), at(now + 24 * hour)), "1d ago (2026-11-27 02:00:03 UTC)"),
+            (When::seen(at(now), at(now - 60)), "in 1m (02:00:03 UTC)"),
+            (When::seen(at(now), at(now - 48 * hour)), "in 2d (2026-11-27 02:00:03 UTC)"),
+            (When::Past(at(now), None), "at 2026-11-27 02:00:03 UTC"),
+            (
+                When::Past(UNIX_EPOCH - Duration::from_secs(1), None),
+                "at a time beyond the calendar",
+            ),
+            (When::Coming(at(1 << 40), None), "at a time beyond the calendar"),
+        ] {
+            assert_eq!(when.to_string(), shown);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::base::time::{Moment, moment_of};
 use crate::engine::acquire::several::Wanted;
 use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
+use crate::engine::context::Context;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
@@ -131,7 +132,7 @@ impl Handle {
         Wanted { slot: &self.slot, options: &self.options }
     }
 
-    fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
+    pub(super) fn acquire(&self, wait_limit: WaitLimit) -> Result<Option<Guard>> {
         Ok(self.enter(None, wait_limit)?.map(Guard::new))
     }
 
@@ -184,9 +185,9 @@ impl Handle {
         Ok(self.holders(View::Owners)?.iter().any(|holder| *holder.owner == *owner))
     }
 
-    /// Makes a call at the server of the lock, which may run twice.
-    pub(super) fn call(&self, call: &Call) -> Result<Value> {
-        self.ask(|it, deadline| it.server()?.call(self.slot.target(), call, deadline))
+    /// Makes a call that only reads at the server of the lock.
+    pub(super) fn look(&self, call: &Call) -> Result<Value> {
+        self.ask(|it, deadline| it.server()?.look(self.slot.target(), call, deadline))
     }
 
     /// Sends a command to the server of this key, once.
@@ -200,6 +201,11 @@ impl Handle {
         ask: impl FnOnce(&dyn Protocol, Moment) -> std::result::Result<T, Failure>,
     ) -> Result<T> {
         self.slot.context().ask(ask).map_err(|failure| Error::from(failure).of(self.name()))
+    }
+
+    /// What the slots of its client share.
+    pub(super) fn context(&self) -> &Context {
+        self.slot.context()
     }
 
     /// The present moment.

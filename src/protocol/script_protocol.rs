@@ -65,7 +65,7 @@ impl<B: Backend> ScriptProtocol<B> {
         let call = target.inspect(view);
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
             // It only reads, so that it may be repeated here (rule 31).
-            let reply = Failure::retry_disconnected(|| server.call(&call, deadline))?;
+            let reply = Failure::retry_read(|| server.call(&call, deadline))?;
             read(server, target.report(view, reply.value))
         })
     }
@@ -426,7 +426,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
             replies = ask();
         }
         let inspection = |(target, reply): (&Arc<Target>, Result<Reply, Failure>)| {
-            let report = or_discard_connections(target.report(view, reply?.value), || {
+            let reply = reply.map_err(Failure::before_sending)?;
+            let report = or_discard_connections(target.report(view, reply.value), || {
                 self.0.discard_connections(target.key())
             })?;
             Ok(report.identify(target.kind(), self.identity()))
@@ -557,7 +558,7 @@ impl<B: Backend> ServerProtocol for ScriptProtocol<B> {
 
     fn announced(&self, deadline: Moment) -> Result<Vec<(String, Vec<u8>)>, Failure> {
         let ask = || self.at_index(index::list(), Sending::Caller, deadline);
-        let reply = Failure::retry_disconnected(ask)?;
+        let reply = Failure::retry_read(ask)?;
         or_discard_connections(index::entries(reply.value), || {
             self.0.discard_connections(reserved::INDEX)
         })
@@ -569,13 +570,13 @@ impl<B: Backend> ServerProtocol for ScriptProtocol<B> {
         pattern: &Glob,
         deadline: Moment,
     ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
-        let reply = Failure::retry_disconnected(|| self.0.scan(position, pattern, deadline))?;
+        let reply = Failure::retry_read(|| self.0.scan(position, pattern, deadline))?;
         reply.map(|reply| position.read(reply)).transpose()
     }
 
-    fn call(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure> {
+    fn look(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure> {
         self.0.with_server(target, RoundTrips::One, deadline, |server| {
-            Failure::retry_disconnected(|| server.call(call, deadline)).map(|reply| reply.value)
+            Failure::retry_read(|| server.call(call, deadline)).map(|reply| reply.value)
         })
     }
 

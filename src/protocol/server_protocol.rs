@@ -56,8 +56,8 @@ pub(crate) trait ServerProtocol {
         deadline: Moment,
     ) -> Result<Option<Vec<Vec<u8>>>, Failure>;
 
-    /// Makes a call at the server of the lock, which may run twice.
-    fn call(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure>;
+    /// Makes a call that only reads at the server of the lock.
+    fn look(&self, target: &Target, call: &Call, deadline: Moment) -> Result<Value, Failure>;
 
     /// Sends a command of the user to the server of this key, once.
     fn query(&self, key: &[u8], command: &Cmd, deadline: Moment) -> Result<Value, Failure>;

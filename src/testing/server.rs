@@ -423,6 +423,12 @@ impl Server {
         self.clock.is_awaited(self.clock.now().after(ahead))
     }
 
+    /// Whether a thread of a caller waits for time to pass.
+    #[cfg(test)]
+    pub(crate) fn has_sleeper(&self) -> bool {
+        self.waiting() > 0
+    }
+
     /// Whether somebody stands in the queue of a mutex, and waits there for what comes.
     #[cfg(test)]
     pub(crate) fn is_queued_for(&self, key: &str) -> bool {

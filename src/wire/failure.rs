@@ -255,6 +255,11 @@ impl Failure {
         Failure::retry_while(Failure::is_disconnect, ask)
     }
 
+    /// The same for a request that only reads. Without a reply nothing was done, so its outcome is never unknown.
+    pub(crate) fn retry_read<T>(ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+        Failure::retry_disconnected(ask).map_err(Failure::before_sending)
+    }
+
     /// The same, with another condition for the repetition.
     pub(crate) fn retry_while<T>(
         is_worth_it: impl FnOnce(&Failure) -> bool,
@@ -386,7 +391,7 @@ impl Failure {
         matches!(self, Failure::NotSent(NotSentReason::Closed(error)) if !error.is_timeout())
     }
 
-    /// The failure of what would have followed this one, and was not sent therefore.
+    /// The failure of a request that changes nothing, or comes before the one that does.
     pub(crate) fn before_sending(self) -> Failure {
         match self {
             Failure::Unknown(error) => Failure::NotSent(NotSentReason::Closed(error)),

@@ -11,6 +11,7 @@ use crate::status;
 
 mod ask;
 mod doctor;
+mod forget;
 mod generate;
 mod list;
 mod release;
@@ -41,7 +42,7 @@ enum Command {
     /// Run a job under a lock. No process of the job is alive when the lease ends.
     #[cfg(unix)]
     Run(run::RunArguments),
-    /// Show who holds a lock and who waits for it.
+    /// Show who holds a lock and who waits for it, and how the job of that name ran last.
     Show(show::ShowArguments),
     /// Watch the locks in use, live.
     #[cfg(unix)]
@@ -52,6 +53,8 @@ enum Command {
     Ask(ask::AskArguments),
     /// Take a lock from its holder.
     Release(release::ReleaseArguments),
+    /// Forget when a job ran, so that it is due.
+    Forget(forget::ForgetArguments),
     /// Say what holds on this server: what locks need, what that means, and how to mend it.
     Doctor(doctor::DoctorArguments),
     /// Write manual pages, or what a shell completes.
@@ -86,6 +89,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top.run(&connection, json),
         Command::Wait(wait) => wait.run(&connection.open()?, json),
         Command::Ask(ask) => ask.run(&connection.open()?, json),
+        Command::Forget(forget) => forget.run(&connection.open()?, json),
         Command::Generate(generate) => generate.run(Arguments::command()),
         Command::Doctor(doctor) => doctor.run(&connection, json),
         Command::Release(release) => release.run(&connection.open()?, json),

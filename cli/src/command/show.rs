@@ -1,16 +1,16 @@
-//! `leasehold show`: who holds a lock and who waits for it.
+//! `leasehold show`: who holds a lock and who waits for it, and how the job of its name ran last.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use leasehold::{ListedLock, LockClient};
+use leasehold::{LastRun, ListedLock, LockClient};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::kind::{Kind, word_of};
 use crate::name::{self, Abridged, NameArgument, Shown};
-use crate::report::json;
+use crate::report::{job, json};
 use crate::status;
 
 /// One lock by its name; for all subcommands about one.
@@ -76,8 +76,10 @@ pub(crate) struct ShowArguments {
 impl ShowArguments {
     pub(crate) fn run(self, client: &LockClient, json: bool) -> Result<ExitCode, Failure> {
         let locks = self.named.find(client).map_err(|error| self.named.explain(client, error))?;
+        let last = self.last_run(client)?;
         if json {
-            json::print(json!({ "locks": json::locks(&locks) }))?;
+            let job = last.as_ref().map(job::json);
+            json::print(json!({ "locks": json::locks(&locks), "job": job }))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut output = std::io::stdout().lock();
@@ -88,6 +90,25 @@ impl ShowArguments {
         if locks.is_empty() {
             writeln!(output, "{}: free", self.named.shown())?;
         }
+        if let Some(last) = last {
+            writeln!(output, "job {}", self.named.shown())?;
+            writeln!(output, "{last:#}")?;
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// How the job of this name ran last, if there is one. Its lock is a mutex.
+    fn last_run(&self, client: &LockClient) -> Result<Option<LastRun>, Failure> {
+        if self.named.kind.is_some_and(|kind| kind != Kind::Mutex) {
+            return Ok(None);
+        }
+        match job::of(client, self.named.bytes()).and_then(|job| job.last_run()) {
+            // A user who may only see locks sees them still. And what another program has there is no job.
+            Err(error) if error.is_denied() || error.is_wrong_type() => {
+                say(&error);
+                Ok(None)
+            }
+            outcome => Ok(outcome?),
+        }
     }
 }

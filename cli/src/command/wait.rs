@@ -9,14 +9,13 @@ use leasehold::{ListedLock, LockClient};
 use serde_json::json;
 
 use crate::command::show::Named;
+use crate::connection::OUTAGE;
 use crate::duration::parse_duration;
 use crate::failure::Failure;
 use crate::report::json;
 
 /// The pause between two looks grows from the first to the second.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
-/// How long an outage of Redis may last, as for a wait of the library.
-const OUTAGE: Duration = Duration::from_secs(10);
 
 /// It takes nothing and stands in no queue: a lock that passes from holder to holder may never be seen free.
 #[derive(Args, Debug)]

@@ -5,8 +5,10 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use leasehold::LockClient;
 use leasehold_support::{
-    Direction, Fault, Proxy, Server, fault::Operation, fault::network::SILENCE, skip,
+    Action, Direction, Fault, Proxy, Server, WallClock, fault::Operation, fault::network::SILENCE,
+    skip,
 };
 use rustix::process::Signal;
 
@@ -294,9 +296,123 @@ fn job_runs_once_successfully_in_a_period() {
     let second = once(&["--offset", "1h"], "echo ran");
     assert_eq!((second.status.code(), second.stdout), (Some(0), Vec::new()));
     let text = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(text.starts_with("leasehold: skipped: "), "{text}");
+    let words: Vec<&str> = text.split(' ').collect();
+    let ["leasehold:", "skipped:", "ran", _, "ago", time, "UTC)", "on", host, "took", _] =
+        words[..]
+    else {
+        panic!("{text}")
+    };
+    assert!(time.len() == "(02:00:03".len() && host.ends_with(','), "{text}");
+    let quiet = once(&["--offset", "1h", "--quiet"], "echo ran");
+    assert_eq!((quiet.status.code(), quiet.stdout, quiet.stderr), (Some(0), vec![], vec![]));
     let third = once(&["--offset", "1h", "--skipped-status", "5"], "echo ran");
     assert_eq!((third.status.code(), third.stdout), (Some(5), Vec::new()));
+}
+
+/// Cron starts it on all machines at the same moment, and it fails.
+#[test]
+fn of_twenty_machines_that_wait_for_a_job_that_fails_one_runs_it() {
+    let server = Server::start().expect("a server");
+    let begun = server.directory().join("begun");
+    // It fails when all the others wait for it.
+    let job = "echo run >> \"$1\"; while [ \"$(wc -l < \"$1\")\" -gt 0 ] && [ ! -e \"$1.go\" ]; do sleep 0.05; done; exit 3";
+    let start = || {
+        let mut command = run(&server.url());
+        command.args(["--once-per", "365d", "--retry-after", "1m", "nightly", "--"]);
+        command.args(["sh", "-c", job, "sh"]).arg(&begun);
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program")
+    };
+    let machines: Vec<_> = (0..20).map(|_| start()).collect();
+    wait_until("the others wait", || {
+        ask::<usize>(&server, &["ZCARD", "{nightly}:queue"]) == machines.len() - 1
+    });
+    std::fs::write(begun.with_extension("go"), "").expect("a file");
+    let mut ended: Vec<Output> =
+        machines.into_iter().map(|child| child.wait_with_output().expect("the program")).collect();
+    ended.sort_by_key(|output| output.status.code());
+    let (failing, ran) = ended.split_at(19);
+    assert_eq!(ran[0].status.code(), Some(3));
+    for output in failing {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let begin = "leasehold: not due yet: failed ";
+        assert!(
+            text.starts_with(begin) && text.contains(": exit status 3; 1 try, due in "),
+            "{text}"
+        );
+    }
+    assert_eq!(std::fs::read_to_string(begun).expect("runs"), "run\n");
+    // What is asked for later, too, and in silence.
+    let later =
+        ["-E", "6", "-q", "--once-per", "365d", "--retry-after", "1m", "nightly", "--", "true"];
+    let later = output(&server.url(), &later);
+    assert_eq!((later.status.code(), later.stderr), (Some(6), Vec::new()));
+}
+
+#[test]
+fn tries_of_a_job_are_bounded() {
+    let server = Server::start().expect("a server");
+    let once = |job: &str| {
+        let words = ["--once-per", "365d", "--max-tries", "2", "nightly", "--", "sh", "-c", job];
+        status(&server.url(), &words)
+    };
+    assert_eq!([once("exit 3"), once("exit 4"), once("exit 5")], [Some(3), Some(4), Some(1)]);
+    let zero = ["--once-per", "365d", "--max-tries", "0", "nightly", "--", "true"];
+    assert_eq!(status(&server.url(), &zero), Some(64));
+    let alone = ["--retry-after", "1m", "nightly", "--", "true"];
+    assert_eq!(status(&server.url(), &alone), Some(64), "it is about --once-per");
+}
+
+#[test]
+fn missed_periods_are_caught_up() {
+    let clock = WallClock::new().expect("a clock");
+    let server = Server::builder().envs(clock.variables()).start().expect("a server");
+    let once = || {
+        let words = ["--once-per", "1h", "--catch-up", "2", "nightly", "--", "echo", "ran"];
+        !output(&server.url(), &words).stdout.is_empty()
+    };
+    assert_eq!([once(), once()], [true, false]);
+    // The fleet was down for a month.
+    let month = i64::try_from(Duration::from_secs(30 * 86_400).as_micros()).expect("a number");
+    clock.set(month).expect("a clock");
+    let begin = ask::<(i64, i64)>(&server, &["TIME"]).0;
+    wait_until("the server sees it", || {
+        // The server looks at its clock now and then.
+        let (now, _): (i64, i64) = ask(&server, &["TIME"]);
+        let record: Vec<String> = ask(&server, &["HMGET", "{nightly}:record", "done"]);
+        let done: i64 = record[0].split(' ').next().expect("a number").parse().expect("a number");
+        assert!(now >= begin);
+        now / 3_600 - done > 24 * 29
+    });
+    assert_eq!([once(), once(), once(), once()], [true, true, true, false]);
+}
+
+/// A run that waits, and a record that cannot be read, outlast a blink of Redis.
+#[test]
+fn outage_before_a_run_is_ridden_out() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&server).expect("a proxy");
+    let once = |job: &str| {
+        let mut command = run(&proxy.url());
+        command.args(["--once-per", "365d", "nightly", "--", "sh", "-c", job]);
+        command.stdin(Stdio::null()).spawn().expect("the program")
+    };
+    let cut = proxy.add(Fault::request(":record", Action::Cut).sticky());
+    let mut child = once("exit 3");
+    wait_until("some looks fail", || cut.fired() >= 4);
+    cut.remove();
+    assert_eq!(wait(&mut child).code(), Some(3));
+
+    // A lease that comes from the queue is made whole before the job begins.
+    let client = LockClient::open(server.url()).expect("a client");
+    let guard = client.mutex("nightly").and_then(|lock| lock.lock()).expect("a lock");
+    let cut = proxy.add(Fault::request("nightly", Action::Cut).at(Operation::Renew).sticky());
+    let mut child = once("exit 4");
+    wait_until("it waits", || ask::<usize>(&server, &["ZCARD", "{nightly}:queue"]) == 1);
+    guard.release().expect("a release");
+    wait_until("some renewals fail", || cut.fired() >= 4);
+    cut.remove();
+    assert_eq!(wait(&mut child).code(), Some(4));
 }
 
 /// The status of a job that succeeds after this is done to its server.

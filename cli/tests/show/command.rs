@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use leasehold::{LockClient, Wait};
+use leasehold::{Begun, LockClient, Period, Wait};
 use leasehold_support::fault::Action;
 use leasehold_support::{Cluster, Fault, Monitor, Proxy, Server};
 use serde_json::{Value, json};
@@ -91,6 +92,7 @@ fn json_of_a_lock_has_all_fields() {
             "blocker": null,
             "permits": null,
         }],
+        "job": null,
     });
     assert_eq!(shown, expected);
     // The order of the fields, too.
@@ -120,10 +122,80 @@ fn show_finds_the_kind_by_the_key() {
     let permits = run(&server, ["show", "c", "--json"]).json();
     assert_eq!(permits["locks"][0]["permits"], json!({ "limit": 3, "used": 2 }));
     assert_eq!(permits["locks"][0]["holders"][0]["slots"], json!([0, 1]));
-    assert_eq!(run(&server, ["show", "g", "--json"]).json(), json!({ "version": 1, "locks": [] }));
+    let nothing = json!({ "version": 1, "locks": [], "job": null });
+    assert_eq!(run(&server, ["show", "g", "--json"]).json(), nothing);
     // Other data is no lock.
     ask::<()>(&server, &["RPUSH", "list", "x"]);
     run(&server, ["show", "list"]).ends(70);
+}
+
+#[test]
+fn show_tells_how_a_job_ran_and_forget_makes_it_due() {
+    let server = server();
+    let client = LockClient::builder(server.url()).label("billing").build().unwrap();
+    // No period ends within the test.
+    let period = Period::every(Duration::from_secs(86_400 * 3_660));
+    let job = client.once("nightly", period).unwrap().retry_after(Duration::from_secs(600));
+    let shown = || {
+        let text = run(&server, ["show", "nightly"]).ends(0).stdout;
+        let lines: Vec<String> =
+            text.lines().skip_while(|it| !it.starts_with("job ")).map(str::to_owned).collect();
+        assert_eq!((lines.len(), lines[0].as_str()), (2, "job \"nightly\""), "{text}");
+        lines[1].clone()
+    };
+    let seen = || run(&server, ["show", "nightly", "--json"]).ends(0).json()["job"].clone();
+    run(&server, ["forget", "nightly"]).ends(1);
+    let Begun::Run(begun) = job.begin().unwrap() else { panic!("it is due") };
+    let token = begun.guard().fencing_token().get();
+    assert!(shown().starts_with("runs on "), "{}", shown());
+    begun.fail("the disk is full; \x1b[2J").unwrap();
+    let text = shown();
+    assert!(text.starts_with("failed ") && text.contains(" UTC) on "), "{text}");
+    assert!(
+        text.contains(r": the disk is full; \u{1b}[2J; no success on record; 1 try, due in 9m"),
+        "{text}"
+    );
+    let mut json = seen();
+    let time = |json: &mut Value, field: &str| {
+        let time = json.as_object_mut().unwrap().insert(field.into(), 0.into()).unwrap();
+        let text = time.as_str().unwrap().to_owned();
+        assert!(text.len() == 24 && text.ends_with('Z') && &text[10..11] == "T", "{text}");
+        text
+    };
+    let [_began, ended, due] = ["began", "ended", "due"].map(|field| time(&mut json, field));
+    assert!(due > ended);
+    let expected = json!({
+        "state": "failed",
+        "reason": r"the disk is full; \u{1b}[2J",
+        "began": 0,
+        "ended": 0,
+        "period": json["period"],
+        "host": json["host"],
+        "pid": std::process::id(),
+        "label": "billing",
+        "token": token,
+        "tries": 1,
+        "succeeded": null,
+        "due": 0,
+    });
+    assert_eq!((&json, json.to_string()), (&expected, expected.to_string()));
+
+    let forgotten = run(&server, ["--json", "forget", "nightly"]).ends(0).json();
+    assert_eq!(forgotten, json!({ "version": 1, "forgotten": true }));
+    assert_eq!(seen(), Value::Null);
+    let Begun::Run(begun) = job.begin().unwrap() else { panic!("it is due") };
+    begun.succeed().unwrap();
+    let text = shown();
+    assert!(
+        text.starts_with("ran ") && text.contains(", took ") && text.contains("; due in "),
+        "{text}"
+    );
+    assert_eq!(seen()["state"], "succeeded");
+    assert!(run(&server, ["forget", "nightly"]).ends(0).stdout.starts_with("forgotten"));
+    // What is no record is no job, and the lock is shown all the same.
+    ask::<()>(&server, &["SET", "{nightly}:record", "mine"]);
+    let ran = run(&server, ["show", "nightly"]).ends(0);
+    assert!(ran.stdout.contains("free") && ran.stderr.contains("{nightly}:record"), "{ran:?}");
 }
 
 #[test]

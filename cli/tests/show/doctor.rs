@@ -92,6 +92,29 @@ fn guide(title: &str) -> Vec<String> {
     rule.split_whitespace().map(str::to_owned).chain(announce).collect()
 }
 
+/// What the guide says that a job needs besides its lock.
+fn guide_of_jobs() -> Vec<String> {
+    let row = GUIDE.lines().find_map(|line| line.strip_prefix("| `client.once` | `"));
+    let rule = row.and_then(|row| row.split('`').next()).expect("a rule");
+    rule.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A user may have all that locks need, and not what `run --once-per` needs.
+#[test]
+fn permissions_of_jobs_are_asked_for() {
+    let server = sound();
+    let url = user(&server, "locks", &guide("Mutex"));
+    let doctor = |title, kinds: &[&str]| {
+        let words = [&["--name", "shop:doctor"], kinds].concat();
+        doctor(title, &url, &words)
+    };
+    assert_eq!(missing(&doctor("a user of locks", &[])), [""; 0]);
+    let ran = doctor("a user of locks runs jobs", &["--kind", "once"]).ends(2);
+    let mut rule = guide_of_jobs();
+    rule.sort();
+    assert_eq!(missing(&ran), rule);
+}
+
 #[test]
 fn healthy_server_is_fine() {
     let ran = doctor("a healthy server", &sound().tcp_url(), &[]).ends(0);
@@ -181,8 +204,12 @@ fn exact_rule_is_named_for_each_word_of_the_guide() {
         ("Semaphore", "semaphore"),
         ("RwLock", "read-write"),
         ("ReentrantLock", "reentrant"),
+        ("Mutex", "once"),
     ] {
-        let rule = guide(title);
+        let mut rule = guide(title);
+        if kind == "once" {
+            rule.extend(guide_of_jobs());
+        }
         let run = |rule: &[String]| {
             let mut command = program();
             let url = user(&server, "locks", rule);

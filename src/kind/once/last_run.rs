@@ -5,15 +5,20 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use crate::base::inspection::Holder;
-use crate::base::text::Span;
+use crate::base::text::{Span, When};
+use crate::kind::Handle;
+use crate::kind::once::due::Due;
 use crate::kind::once::period::time;
-use crate::kind::once::record::{End, Mark};
+use crate::kind::once::record::{End, Mark, Record};
 
 /// How a job ran last, for people to read.
 ///
+/// `{}` shows the run. `{:#}` also shows how many tries have failed, the last success, and when the job is due.
+///
 /// ```
 /// # fn demo(last: &leasehold::LastRun) {
-/// println!("{last}"); // "succeeded after 2.1s, by billing, process 4711 on web-3"
+/// println!("{last}"); // "ran 8h ago (02:00:03 UTC) on web-3, took 41s"
+/// println!("{last:#}"); // the same with "; due in 15h 59m (02:00:00 UTC)"
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +28,11 @@ pub struct LastRun {
     ended: Option<SystemTime>,
     by: Holder,
     end: RunEnd,
+    tries: u32,
+    succeeded_at: Option<SystemTime>,
+    due_at: Option<SystemTime>,
+    /// The server's time when the record told this.
+    seen: SystemTime,
 }
 
 /// How a run ended.
@@ -54,15 +64,35 @@ pub enum RunEnd {
 }
 
 impl LastRun {
-    pub(super) fn new(mark: &Mark, end: End, is_over: bool, by: Holder) -> LastRun {
-        let (ended, end) = match end {
+    /// What a record tells of the last run. `is_over` says that a run without an end does not go on.
+    pub(super) fn of(record: &Record, handle: &Handle, is_over: bool) -> Option<LastRun> {
+        let (mark, end) = record.run.as_ref()?;
+        let is_over = is_over || record.noticed(mark).is_some();
+        let (ended, run_end) = match end {
             End::Running if is_over => (None, RunEnd::Died),
             End::Running => (None, RunEnd::Running),
-            End::Succeeded(at) => (Some(at), RunEnd::Succeeded),
-            End::Failed(at, reason) => (Some(at), RunEnd::Failed(reason)),
+            End::Succeeded(at) => (Some(*at), RunEnd::Succeeded),
+            End::Failed(at, reason) => (Some(*at), RunEnd::Failed(reason.clone())),
         };
-        let ended = ended.and_then(time);
-        LastRun { period: mark.period(), began: mark.began(), ended, by, end }
+        let due_at = match record.due(mark.schedule, record.policy, is_over) {
+            Due::Now { .. } => None,
+            Due::Done(done) => {
+                let next = done.number_in(mark.schedule).saturating_add(1);
+                Some(mark.schedule.start(next))
+            }
+            Due::Failing { next_at, .. } => Some(next_at),
+        };
+        Some(LastRun {
+            period: mark.period(),
+            began: mark.began(),
+            ended: ended.and_then(time),
+            by: mark.holder(handle, record.now),
+            end: run_end,
+            tries: record.tries(mark.schedule),
+            succeeded_at: record.done.as_ref().map(Mark::began),
+            due_at: due_at.and_then(time),
+            seen: time(record.now)?,
+        })
     }
 
     /// The period that it was for, on the server's clock.
@@ -123,23 +153,88 @@ impl LastRun {
     pub fn end(&self) -> &RunEnd {
         &self.end
     }
+
+    /// How many runs have begun in the [period of time](crate::Once::max_tries) of this one without a success, this one
+    /// included; 0 after a success.
+    ///
+    /// ```
+    /// # fn demo(last: &leasehold::LastRun) {
+    /// if last.tries() > 2 {
+    ///     eprintln!("{last}"); // somebody should look
+    /// }
+    /// # }
+    /// ```
+    pub fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// When the last run that succeeded began, on the server's clock; `None` if the record tells of none.
+    ///
+    /// ```
+    /// # fn demo(last: &leasehold::LastRun) {
+    /// let age = last.succeeded_at().and_then(|at| last.began().duration_since(at).ok());
+    /// println!("the last success was {age:?} before that run");
+    /// # }
+    /// ```
+    pub fn succeeded_at(&self) -> Option<SystemTime> {
+        self.succeeded_at
+    }
+
+    /// When the job is due again, on the server's clock, by the period and the settings of this run's caller; `None` if it
+    /// was due already, or ran, when the record was read.
+    ///
+    /// ```
+    /// # fn demo(last: &leasehold::LastRun) {
+    /// match last.due_at() {
+    ///     Some(at) => println!("not before {at:?}"),
+    ///     None => println!("at the next call"),
+    /// }
+    /// # }
+    /// ```
+    pub fn due_at(&self) -> Option<SystemTime> {
+        self.due_at
+    }
+
+    /// What is shown of a job that waits for this time after this run failed.
+    pub(super) fn next(&self, at: SystemTime) -> impl fmt::Display {
+        let tries = match self.tries {
+            1 => "1 try".to_owned(),
+            tries => format!("{tries} tries"),
+        };
+        format!("{tries}, due {}", When::seen(at, self.seen))
+    }
 }
 
 impl fmt::Display for LastRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (began, place) = (When::seen(self.began, self.seen), self.by.place());
+        let ended = When::seen(self.ended.unwrap_or(self.began), self.seen);
         match &self.end {
-            RunEnd::Running => f.write_str("is running")?,
-            RunEnd::Died => f.write_str("died")?,
-            RunEnd::Succeeded => f.write_str("succeeded")?,
-            RunEnd::Failed(_) => f.write_str("failed")?,
+            RunEnd::Running => write!(f, "runs {place}, began {began}")?,
+            RunEnd::Died => write!(f, "died {place}, began {began}")?,
+            RunEnd::Succeeded => write!(f, "ran {began} {place}")?,
+            RunEnd::Failed(_) => write!(f, "failed {ended} {place}")?,
         }
         if let Some(took) = self.ended.and_then(|ended| ended.duration_since(self.began).ok()) {
-            write!(f, " after {}", Span(took))?;
+            write!(f, ", took {}", Span(took))?;
         }
-        write!(f, ", by {}", self.by)?;
         if let RunEnd::Failed(reason) = &self.end {
             write!(f, ": {reason}")?;
         }
-        Ok(())
+        if !f.alternate() {
+            return Ok(());
+        }
+        if self.end != RunEnd::Succeeded {
+            match self.succeeded_at {
+                Some(at) => write!(f, "; last success {}", When::seen(at, self.seen))?,
+                None => f.write_str("; no success on record")?,
+            }
+        }
+        match (self.due_at, &self.end) {
+            (_, RunEnd::Running) => Ok(()),
+            (None, _) => f.write_str("; due now"),
+            (Some(at), RunEnd::Succeeded) => write!(f, "; due {}", When::seen(at, self.seen)),
+            (Some(at), _) => write!(f, "; {}", self.next(at)),
+        }
     }
 }

@@ -1,21 +1,31 @@
 //! Jobs that run once in a period: a mutex, and a record beside it.
 
+mod due;
 mod last_run;
+mod outage;
+mod outcome;
 mod period;
+mod policy;
 mod record;
 mod run;
 
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::time::Moment;
+use crate::engine::slot::WaitLimit;
 use crate::kind::{Guard, Handle};
 
-use period::Schedule;
-use record::{End, Mark, Record};
+use due::Due;
+use outage::{ride_out, ride_out_writing};
+use period::{Schedule, time};
+use policy::Policy;
+use record::{Entry, Mark, Record};
 
 pub use last_run::{LastRun, RunEnd};
+pub use outcome::{Begun, RunOutcome, RunResult};
 pub use period::{Missed, Period};
-pub use run::{Begun, Run, RunOutcome, RunResult};
+pub use run::Run;
 
 /// A job that runs successfully at most once in each period, over any number of machines.
 ///
@@ -37,9 +47,10 @@ pub use run::{Begun, Run, RunOutcome, RunResult};
 /// know that the period is done. [Limits](crate::guide::limits) has the whole list.
 ///
 /// **The record** tells when the job ran last, who did it, and how it ended: [`last_run`](Once::last_run). Redis keeps it for
-/// two periods, those to [catch up](Missed), and a week after the last run.
+/// two periods, those to [catch up](Missed), and a week after the last run; where periods are caught up, for at least 400
+/// days.
 ///
-/// Values are cheap to clone and to send. Callers of one name should use one period and one policy. After a change of the
+/// Values are cheap to clone and to send. Callers of one name should use one period and the same settings. After a change of the
 /// period, the new period in which the last successful run began is done, as long as Redis keeps the record.
 ///
 /// ```no_run
@@ -54,8 +65,7 @@ pub use run::{Begun, Run, RunOutcome, RunResult};
 ///     match job.run(|guard| write_report(guard.fencing_token().get()))? {
 ///         RunOutcome::Ran(()) => println!("the report is written"),
 ///         RunOutcome::Failed(error) => eprintln!("the next call tries it again: {error}"),
-///         RunOutcome::Skipped { by, .. } => println!("{by} has written it"),
-///         other => println!("{other:?}"),
+///         other => println!("{other}"), // "skipped: ran 8h ago (02:00:03 UTC) on web-3"
 ///     }
 ///     Ok(())
 /// }
@@ -64,14 +74,14 @@ pub use run::{Begun, Run, RunOutcome, RunResult};
 pub struct Once {
     handle: Handle,
     schedule: Schedule,
-    missed: Missed,
+    policy: Policy,
     wait: Option<Duration>,
 }
 
 impl Once {
     pub(crate) fn new(handle: Handle, period: Period) -> Result<Once> {
         let schedule = period.schedule().map_err(|error| error.of(handle.name()))?;
-        Ok(Once { handle, schedule, missed: Missed::Skip, wait: None })
+        Ok(Once { handle, schedule, policy: Policy::default(), wait: None })
     }
 
     /// What becomes of periods in which no run succeeded; by default [`Missed::Skip`].
@@ -85,10 +95,52 @@ impl Once {
     /// ```
     #[must_use = "it returns the job"]
     pub fn missed(self, missed: Missed) -> Once {
-        Once { missed, ..self }
+        Once { policy: Policy { missed, ..self.policy }, ..self }
     }
 
-    /// How long a call waits while another has the lock, which runs the job at this moment; by default without limit.
+    /// The least time from the end of a run that failed to the next run, whichever machine makes it; by default 0. A call
+    /// before that returns [`Failing`](RunOutcome::Failing) and runs nothing. It is allowed up to 3,660 days.
+    ///
+    /// Without this, each of the machines that wait for a run tries the job when that run fails, one directly after the
+    /// other. A run that dies counts as one that fails when the next machine gets its lock.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use leasehold::{Once, Result, RunOutcome};
+    /// # fn demo(job: Once) -> Result<()> {
+    /// let job = job.retry_after(Duration::from_secs(600));
+    /// if let RunOutcome::Failing { next_at, last, .. } = job.run(|_guard| println!("the work"))? {
+    ///     println!("{last}; not again before {next_at:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "it returns the job"]
+    pub fn retry_after(self, least: Duration) -> Once {
+        Once { policy: Policy { retry_after: least, ..self.policy }, ..self }
+    }
+
+    /// How many runs may fail or die in one period of time, by default without limit. A later call in that period returns
+    /// [`Failing`](RunOutcome::Failing) and runs nothing. At least 1 is allowed.
+    ///
+    /// A success begins the count anew. With [`Missed::CatchUp`] a period that was missed is tried so often in each
+    /// period of time, before later ones, until it is too old to be caught up.
+    ///
+    /// ```
+    /// # use leasehold::Once;
+    /// # fn demo(job: Once) {
+    /// // Three machines may try it; then somebody has to look.
+    /// let job = job.max_tries(3);
+    /// # }
+    /// ```
+    #[must_use = "it returns the job"]
+    pub fn max_tries(self, most: u32) -> Once {
+        Once { policy: Policy { max_tries: Some(most), ..self.policy }, ..self }
+    }
+
+    /// How long a call waits while another has the lock, which runs the job at this moment, or while Redis cannot be reached;
+    /// by default without limit, and for an outage up to
+    /// [`give_up_after`](crate::LockClientBuilder::give_up_after).
     ///
     /// Zero is one attempt. If the wait is over, the outcome is [`Running`](RunOutcome::Running).
     ///
@@ -132,7 +184,7 @@ impl Once {
     /// ```
     /// # fn demo(job: &leasehold::Once) -> leasehold::Result<()> {
     /// let outcome = job.run(|guard| println!("the work, with token {}", guard.fencing_token()))?;
-    /// println!("{outcome:?}");
+    /// println!("{outcome}");
     /// # Ok(())
     /// # }
     /// ```
@@ -144,6 +196,9 @@ impl Once {
             Begun::Run(run) => run,
             Begun::Skipped { ran_at, by } => return Ok(RunOutcome::Skipped { ran_at, by }),
             Begun::Running { by } => return Ok(RunOutcome::Running { by }),
+            Begun::Failing { tries, last, next_at } => {
+                return Ok(RunOutcome::Failing { tries, last, next_at });
+            }
         };
         // If the job panics, the drop of the run records that.
         match job(run.guard()).into_result() {
@@ -167,6 +222,7 @@ impl Once {
     ///
     /// - The same as for [`Mutex::lock`](crate::Mutex::lock);
     /// - [`is_config`](crate::Error::is_config) if this thread holds the lock of the job already: a job must not run itself;
+    ///   and for a [`retry_after`](Once::retry_after) or a [`max_tries`](Once::max_tries) that is not allowed;
     /// - [`is_lost`](crate::Error::is_lost) if the lock was lost before the run could begin;
     /// - [`is_wrong_type`](crate::Error::is_wrong_type) if the key of the record holds something else, or a record of a
     ///   later version of this library. Whether the job is due is not known then. [`forget`](Once::forget) deletes it.
@@ -187,48 +243,81 @@ impl Once {
     /// # }
     /// ```
     pub fn begin(&self) -> Result<Begun> {
+        self.policy.check().map_err(|error| error.of(self.handle.name()))?;
         // A thread that holds the lock would enter it once more, and succeed twice.
         if self.handle.hold_count() > 0 {
             let wrong = "this thread holds the lock of the job";
             return Err(Error::config("run", wrong, "a thread without it").of(self.handle.name()));
         }
+        let limit = self.wait.map_or(WaitLimit::FOR_EVER, |wait| self.handle.until(wait));
         // Most calls find the period done. They take no lock, and wait for nobody.
-        if let Some(skipped) = self.look()?.err() {
-            return Ok(skipped);
+        let record = self.look(|| limit.end().unwrap_or(Moment::PAST))?;
+        if let Err(undue) = self.judge(&record, false) {
+            return Ok(undue);
         }
-        let guard = match self.wait {
-            None => self.handle.lock()?,
-            Some(wait) => match self.handle.try_lock_for(wait)? {
-                Some(guard) => guard,
-                None => return Ok(Begun::Running { by: self.handle.last_blocker() }),
-            },
+        let Some(guard) = self.handle.acquire(limit)? else {
+            return match self.wait {
+                None => Err(self.handle.endless_wait_error()),
+                Some(_) => Ok(Begun::Running { by: self.handle.last_blocker() }),
+            };
         };
         // Once more under the lock: another may have done the job meanwhile, and time has passed.
-        let (number, began) = match self.look()? {
+        let lease_end = || guard.holding().hold.valid_until();
+        let record = self.look(lease_end)?;
+        let (number, tries) = match self.judge(&record, true) {
             Ok(due) => due,
-            Err(skipped) => return Ok(skipped),
+            Err(undue) => {
+                if matches!(undue, Begun::Failing { .. }) {
+                    self.note_over(&record, &guard)?;
+                }
+                return Ok(undue);
+            }
         };
         let mark = Mark {
             number,
             schedule: self.schedule,
-            began,
+            began: record.now,
             token: guard.fencing_token().get(),
             by: guard.owner().to_vec(),
         };
-        let keep = self.schedule.keep(self.missed);
-        Run::begin(&self.handle, guard, mark, keep).map(Begun::Run)
+        let entry = Entry { mark, tries, policy: self.policy };
+        Run::begin(&self.handle, guard, entry).map(Begun::Run)
     }
 
-    /// The period for which a run is due, and the server's time; or that it is not due.
-    fn look(&self) -> Result<std::result::Result<(i64, i64), Begun>> {
-        let record = Record::read(&self.handle)?;
-        let now = record.now;
-        Ok(match record.due(self.schedule, self.missed) {
-            Ok(number) => Ok((number, now)),
-            Err(done) => {
-                Err(Begun::Skipped { ran_at: done.began(), by: done.holder(&self.handle, now) })
+    /// Reads the record, in spite of an outage that ends before that.
+    fn look(&self, end: impl Fn() -> Moment) -> Result<Record> {
+        ride_out(&self.handle, end, || Record::read(&self.handle))
+    }
+
+    /// For which period a run is due, and which try it is; or that it is not due.
+    fn judge(&self, record: &Record, has_lock: bool) -> std::result::Result<(i64, u32), Begun> {
+        match record.due(self.schedule, self.policy, has_lock) {
+            Due::Now { number, tries } => Ok((number, tries)),
+            Due::Done(done) => {
+                let by = done.holder(&self.handle, record.now);
+                Err(Begun::Skipped { ran_at: done.began(), by })
             }
-        })
+            Due::Failing { tries, next_at } => {
+                // Both are there: only a run that the record tells of has failed, and no number is too far for a time.
+                let last = LastRun::of(record, &self.handle, has_lock).zip(time(next_at));
+                match last {
+                    Some((last, next_at)) => Err(Begun::Failing { tries, last, next_at }),
+                    None => Ok((self.schedule.number(record.now), tries)),
+                }
+            }
+        }
+    }
+
+    /// Notes that the last run has died, if it has: that counts from now on, and later calls need no lock to see it.
+    fn note_over(&self, record: &Record, guard: &Guard) -> Result<()> {
+        let Some(mark) = record.without_end() else { return Ok(()) };
+        let lease_end = || guard.holding().hold.valid_until();
+        ride_out_writing(
+            &self.handle,
+            lease_end,
+            "the record may tell that the last run died",
+            || record::write_over(&self.handle, guard, mark, record.now),
+        )
     }
 
     /// Asks Redis how the job ran last; `None` if it never did, or the record is over.
@@ -254,7 +343,7 @@ impl Once {
     pub fn last_run(&self) -> Result<Option<LastRun>> {
         let mut record = Record::read(&self.handle)?;
         let mut is_over = false;
-        if let Some((mark, End::Running)) = &record.run
+        if let Some(mark) = record.without_end()
             && !self.handle.is_owned_by(&mark.by)?
         {
             // It may have ended between the two looks. A run writes its end before its release, so the record
@@ -263,10 +352,7 @@ impl Once {
             is_over = again.run == record.run;
             record = again;
         }
-        let now = record.now;
-        Ok(record
-            .run
-            .map(|(mark, end)| LastRun::new(&mark, end, is_over, mark.holder(&self.handle, now))))
+        Ok(LastRun::of(&record, &self.handle, is_over))
     }
 
     /// Deletes the record, so that the next call runs the job whether or not its period is done. Returns whether there was

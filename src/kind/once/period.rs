@@ -5,14 +5,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::error::{Error, Result};
 use crate::base::text::Span;
+use crate::kind::once::policy::Policy;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(86_400 * 3_660);
+pub(super) const LONGEST: Duration = Duration::from_secs(86_400 * 3_660);
 /// What is older is never caught up.
 const FURTHEST: Duration = Duration::from_secs(86_400 * 36_600);
-/// So long a record is kept after its last period, for people to read.
+/// How long a record outlives its last period, for people to read.
 const KEPT_FOR: Duration = Duration::from_secs(86_400 * 7);
+/// How long a record of a job that catches up outlives its last run: longer than an outage of the whole fleet.
+const KEPT_TO_CATCH_UP: Duration = Duration::from_secs(86_400 * 400);
 
 /// How often a job is to run: at most one successful run in each period.
 ///
@@ -67,11 +70,8 @@ impl Period {
 
     /// The schedule, if it is allowed.
     pub(super) fn schedule(self) -> Result<Schedule> {
-        let refused = |field, wrong, least| {
-            let days = LONGEST.as_secs() / DAY.as_secs();
-            let allowed = format_args!("from {} to {days} days", Span(least)).to_string();
-            Err(Error::config(field, Span(wrong), allowed))
-        };
+        let refused =
+            |field, wrong, least| Err(Error::config(field, Span(wrong), allowed_from(least)));
         if self.every < SHORTEST || self.every > LONGEST {
             return refused("period", self.every, SHORTEST);
         }
@@ -104,7 +104,8 @@ pub enum Missed {
     Skip,
     /// A call runs the job for the oldest period that was missed, so calls go on until one is skipped. A period whose job
     /// fails is tried again before later ones. What was missed before the first run is not known, so the first run is for the
-    /// present period.
+    /// present period. Redis keeps the record for at least 400 days after the last run: after a longer outage it is the
+    /// first run again.
     CatchUp {
         /// How many periods before the present one are caught up at most. Older ones are passed over.
         at_most: u32,
@@ -112,7 +113,7 @@ pub enum Missed {
 }
 
 impl Missed {
-    fn at_most(self) -> u32 {
+    pub(super) fn at_most(self) -> u32 {
         match self {
             Missed::Skip => 0,
             Missed::CatchUp { at_most } => at_most,
@@ -145,13 +146,28 @@ impl Schedule {
         Some(time(start)?..time(start.checked_add(self.every)?)?)
     }
 
-    /// How long a record is kept.
-    pub(super) fn keep(self, missed: Missed) -> Duration {
+    /// When the period of this number begins.
+    pub(super) fn start(self, number: i64) -> i64 {
+        number.saturating_mul(self.every).saturating_add(self.offset)
+    }
+
+    /// How long a record is kept after a write.
+    pub(super) fn keep(self, policy: Policy) -> Duration {
         // The period of the record, those to catch up, and one more for a clock that is set back.
         let every = Duration::from_micros(self.every.unsigned_abs());
-        let periods = every.checked_mul(missed.at_most().saturating_add(2));
-        periods.unwrap_or(FURTHEST).min(FURTHEST) + KEPT_FOR
+        let periods = every.checked_mul(policy.missed.at_most().saturating_add(2));
+        let periods = periods.unwrap_or(FURTHEST).min(FURTHEST);
+        let keep = periods.max(policy.retry_after) + KEPT_FOR;
+        match policy.missed {
+            Missed::Skip => keep,
+            Missed::CatchUp { .. } => keep.max(KEPT_TO_CATCH_UP),
+        }
     }
+}
+
+/// The spans that are allowed: from this one to the longest.
+pub(super) fn allowed_from(least: Duration) -> String {
+    format!("from {} to {} days", Span(least), LONGEST.as_secs() / DAY.as_secs())
 }
 
 /// The time of so many microseconds since the epoch, unless it is too far for the clock.

@@ -8,26 +8,36 @@
 //! | `run`, `run_by` | the same of the last run, however it ended |
 //! | `end` | how that ended: `running`, `succeeded` or `failed`, a blank, and the server's time |
 //! | `reason` | why it failed, or empty |
+//! | `tries` | the server's time when a run began, its token, and how many runs of its period of time have begun without a success, that one included |
+//! | `over` | the token of a run that ended without a word, and the server's time when that was noticed |
+//! | `policy` | how the caller of the last run wanted retries: the least time between them, how many in a period, and how many missed periods to catch up; `-` for none |
 //!
-//! Only `done` decides whether a run is due, and only a success writes it. So a late write of any other
-//! field does no harm.
+//! Only `done` decides whether a period is done, and only a success writes it. So a late write of any other field makes no
+//! period run twice. The other fields decide whether a job that fails has to wait.
+//!
+//! The last three fields are newer than the others. An earlier version reads and writes the others alone, and leaves these
+//! as they are. So each of them names the run it is about, or does no harm when it is old.
 
 use std::ops::Range;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::base::error::{Error, Result};
 use crate::base::inspection::{HeldPart, Holder};
 use crate::base::reserved;
 use crate::base::text::clean;
 use crate::base::time::millis;
-use crate::kind::once::period::{Missed, Schedule, time};
+use crate::kind::once::due::{Counted, Over};
+use crate::kind::once::period::{Schedule, time};
+use crate::kind::once::policy::Policy;
 use crate::kind::{Guard, Handle};
 use crate::protocol::holder::ReportedHolder;
 use crate::wire::failure::Failure;
 use crate::wire::script::{Argument, Script};
-use crate::wire::{Cmd, Value};
+use crate::wire::{Cmd, Pipeline, Value};
 
 static READ: Script = script!("once/read.lua");
+/// For a transaction, which has no digest of it.
+const NOTE_OVER: &str = include_str!("over.lua");
 
 const FORM: &[u8] = b"1";
 const RUNNING: &str = "running";
@@ -67,7 +77,7 @@ impl Mark {
     }
 
     /// The number of its period by another schedule.
-    fn number_in(&self, schedule: Schedule) -> i64 {
+    pub(super) fn number_in(&self, schedule: Schedule) -> i64 {
         // By number and not by time: a server whose clock is set back must not find a period open that is
         // done. After a change of the period there is no number to compare, only the time of the run.
         if self.schedule == schedule { self.number } else { schedule.number(self.began) }
@@ -133,12 +143,15 @@ fn shortened(reason: &str) -> &str {
 }
 
 /// The record of a job at one moment.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     /// The server's time.
     pub(super) now: i64,
     pub(super) done: Option<Mark>,
     pub(super) run: Option<(Mark, End)>,
+    pub(super) counted: Option<Counted>,
+    pub(super) over: Option<Over>,
+    pub(super) policy: Policy,
 }
 
 impl Record {
@@ -152,7 +165,7 @@ impl Record {
             ))
             .of(handle.name())
         };
-        match handle.call(&call) {
+        match handle.look(&call) {
             Ok(value) => Record::of(value).ok_or_else(odd),
             Err(error) if error.is_wrong_type() => Err(odd().with_source(error)),
             Err(error) => Err(error),
@@ -168,7 +181,7 @@ impl Record {
         };
         time(now)?;
         if fields == 0 {
-            return Some(Record { now, done: None, run: None });
+            return Some(Record { now, ..Record::default() });
         }
         let values: Vec<Option<Vec<u8>>> = values
             .into_iter()
@@ -178,8 +191,8 @@ impl Record {
                 _ => None,
             })
             .collect::<Option<_>>()?;
-        let [form, done, done_by, run, run_by, end, reason]: [Option<Vec<u8>>; 7] =
-            values.try_into().ok()?;
+        let values: [Option<Vec<u8>>; 10] = values.try_into().ok()?;
+        let [form, done, done_by, run, run_by, end, reason, tries, over, policy] = values;
         // A hash of something else is neither read nor written over, and no more one of a later version.
         if form? != FORM {
             return None;
@@ -189,20 +202,11 @@ impl Record {
             None => None,
         };
         let run = (Mark::read(&run?, &run_by?)?, End::read(&end?, &reason?)?);
-        Some(Record { now, done, run: Some(run) })
-    }
-
-    /// The period for which a run is due, or the run that was it.
-    pub(super) fn due(self, schedule: Schedule, missed: Missed) -> std::result::Result<i64, Mark> {
-        let current = schedule.number(self.now);
-        let next = match (self.done, self.run) {
-            (Some(done), _) if done.number_in(schedule) >= current => return Err(done),
-            (Some(done), _) => done.number_in(schedule) + 1,
-            // Nothing has succeeded yet. The period that was tried is missed, once it is over.
-            (None, Some((tried, _))) => tried.number_in(schedule),
-            (None, None) => current,
-        };
-        Ok(next.clamp(schedule.oldest(current, missed), current))
+        // An earlier version of this library writes none of these.
+        let counted = tries.map_or(Some(None), |text| Counted::read(&text).map(Some))?;
+        let over = over.map_or(Some(None), |text| Over::read(&text).map(Some))?;
+        let policy = policy.map_or(Some(Policy::default()), |text| Policy::read(&text))?;
+        Some(Record { now, done, run: Some(run), counted, over, policy })
     }
 }
 
@@ -211,27 +215,46 @@ fn key(handle: &Handle) -> Vec<u8> {
     handle.name().side_key(reserved::RECORD)
 }
 
+/// What a run writes of itself whenever it writes.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) mark: Mark,
+    /// Which try it is, from 1 on.
+    pub(super) tries: u32,
+    pub(super) policy: Policy,
+}
+
 /// Writes how a run ended, if its lock is still its own.
-pub(super) fn write(
-    handle: &Handle,
-    guard: &Guard,
-    mark: &Mark,
-    end: &End,
-    keep: Duration,
-) -> Result<()> {
+pub(super) fn write(handle: &Handle, guard: &Guard, entry: &Entry, end: &End) -> Result<()> {
+    let Entry { mark, tries, policy } = entry;
     let (key, run, (text, reason)) = (key(handle), mark.text(), end.texts());
-    let replies = guard.transaction(|pipe| {
+    let counted = Counted { began: mark.began, token: mark.token, tries: *tries };
+    apply(handle, guard, |pipe| {
         let fields = pipe.cmd("HSET").arg(&key).arg("form").arg(FORM);
         fields.arg("run").arg(&run).arg("run_by").arg(&mark.by);
         fields.arg("end").arg(text).arg("reason").arg(reason);
+        fields.arg("tries").arg(counted.text()).arg("policy").arg(policy.text());
         if matches!(end, End::Succeeded(_)) {
             fields.arg("done").arg(&run).arg("done_by").arg(&mark.by);
         }
         // Whatever becomes of the job, its record does not stay for ever.
-        pipe.cmd("PEXPIRE").arg(&key).arg(millis(keep));
-    })?;
+        pipe.cmd("PEXPIRE").arg(&key).arg(millis(mark.schedule.keep(*policy)));
+    })
+}
+
+/// Writes that this run is over without an end, as another has its lock now and noticed that at this time.
+pub(super) fn write_over(handle: &Handle, guard: &Guard, mark: &Mark, noticed: i64) -> Result<()> {
+    let (key, over) = (key(handle), Over { token: mark.token, noticed });
+    apply(handle, guard, |pipe| {
+        pipe.cmd("EVAL").arg(NOTE_OVER).arg(1).arg(&key).arg(mark.text()).arg(over.text());
+    })
+}
+
+/// Runs a transaction on the record. It may be repeated, unlike a user's: it sets fields to values, and only while the
+/// lock is this guard's.
+fn apply(handle: &Handle, guard: &Guard, build: impl FnOnce(&mut Pipeline)) -> Result<()> {
     // A command that fails inside a transaction does not fail the others.
-    let refused = replies.into_iter().find_map(|reply| match reply {
+    let refused = guard.transaction(build)?.into_iter().find_map(|reply| match reply {
         Value::ServerError(error) => Some(Failure::Refused(error.into())),
         _ => None,
     });

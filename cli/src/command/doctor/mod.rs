@@ -28,12 +28,12 @@ use serde_json::{Value, json};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
-use crate::kind::Kind;
 use crate::name::{self, NameArgument};
 use crate::report::json;
 use finding::{Finding, Level};
 use node::Node;
 use probe::Probe;
+use rule::Use;
 
 /// The exit status is 0 if all is well, 1 with a warning, 2 with a fault: then a lock cannot be had there. What
 /// is not known counts as neither.
@@ -43,9 +43,9 @@ pub(crate) struct DoctorArguments {
     /// released.
     #[arg(long, default_value = "leasehold-doctor")]
     name: NameArgument,
-    /// The kinds of lock that the user needs permissions for. Repeat it for each.
+    /// What the user needs permissions for: kinds of lock, or `once` for the jobs of `run --once-per`. Repeat it for each.
     #[arg(long = "kind", default_value = "mutex")]
-    kinds: Vec<Kind>,
+    uses: Vec<Use>,
 }
 
 impl DoctorArguments {
@@ -88,7 +88,7 @@ impl DoctorArguments {
             let probe = Probe::new(&client, name);
             let mut of_node = vec![server::version(&probe)];
             of_node.extend(clock::check(&probe));
-            of_node.extend(permission::check(&probe, &self.kinds));
+            of_node.extend(permission::check(&probe, &self.uses));
             of_node.push(memory::check(&probe));
             of_node.extend(durability::check(&probe));
             of_node.push(trial::check(&client, &probe));

@@ -4,8 +4,7 @@ use leasehold::redis;
 
 use super::finding::Finding;
 use super::probe::Probe;
-use super::rule;
-use crate::kind::Kind;
+use super::rule::{self, Use};
 
 const SCRIPT: &str = include_str!("permission.lua");
 const INDEX: &[u8] = b"leasehold:index";
@@ -49,7 +48,7 @@ pub(super) fn no_connection(error: &leasehold::Error, rule: &str) -> Finding {
         .mend(format!("ACL SETUSER USER {rule}"))
 }
 
-pub(super) fn check(probe: &Probe<'_>, kinds: &[Kind]) -> Vec<Finding> {
+pub(super) fn check(probe: &Probe<'_>, uses: &[Use]) -> Vec<Finding> {
     let lua: Result<i64, String> = probe.get(redis::cmd("EVAL").arg("return 1").arg(0));
     let lua = match lua {
         Ok(_) => Finding::fine("Lua", "scripts run"),
@@ -80,7 +79,7 @@ pub(super) fn check(probe: &Probe<'_>, kinds: &[Kind]) -> Vec<Finding> {
             ];
         }
     };
-    let needs: Vec<Need> = kinds.iter().flat_map(|kind| needs(*kind, &probe.name)).collect();
+    let needs: Vec<Need> = uses.iter().flat_map(|of| needs(*of, &probe.name)).collect();
     let mut findings = vec![lua];
     match lacks(probe, &needs) {
         Ok(lacks) => findings.extend(judge(probe, &needs, &lacks)),
@@ -89,8 +88,8 @@ pub(super) fn check(probe: &Probe<'_>, kinds: &[Kind]) -> Vec<Finding> {
     findings
 }
 
-fn needs(kind: Kind, name: &[u8]) -> Vec<Need> {
-    let (keys, channels) = (rule::keys(kind, name), rule::channels(kind, name));
+fn needs(of: Use, name: &[u8]) -> Vec<Need> {
+    let (keys, channels) = (rule::keys(of, name), rule::channels(of, name));
     let need = |group, command, key: &[u8], channel: &[u8]| Need {
         group,
         command,
@@ -98,7 +97,7 @@ fn needs(kind: Kind, name: &[u8]) -> Vec<Need> {
         channel: channel.to_vec(),
     };
     let mut needs = Vec::new();
-    for command in rule::commands(kind) {
+    for command in rule::commands(of) {
         match command {
             "publish" | "subscribe" | "unsubscribe" => {
                 needs.extend(channels.iter().map(|channel| {
@@ -156,8 +155,11 @@ fn judge(probe: &Probe<'_>, needs: &[Need], lacks: &[Lack]) -> Vec<Finding> {
             Lack::Key => rule::key_pattern(&need.key),
             Lack::Channel if need.channel.starts_with(b"leasehold:") => "&leasehold:*".to_owned(),
             Lack::Channel => rule::key_pattern(&need.channel).replacen('~', "&", 1),
-            // No script may subscribe, so that it is not told apart here from a channel that is missing.
-            Lack::Command if need.command == "subscribe" && is_denied(need, needs, lacks) => {
+            // No script may run these, so that they are not told apart here from a channel or a key that is missing.
+            Lack::Command
+                if ["subscribe", "watch"].contains(&need.command)
+                    && is_denied(need, needs, lacks) =>
+            {
                 continue;
             }
             Lack::Command => format!("+{}", need.command),
@@ -191,10 +193,12 @@ fn is_unknown_command(why: &str) -> bool {
     why.contains("unknown command") || why.contains("does not know a command")
 }
 
-/// Whether another command was refused this need's channel.
+/// Whether another command was refused this need's channel or its key, whichever it has.
 fn is_denied(need: &Need, needs: &[Need], lacks: &[Lack]) -> bool {
-    let is_so =
-        |(other, lack): (&Need, &Lack)| *lack == Lack::Channel && other.channel == need.channel;
+    let is_so = |(other, lack): (&Need, &Lack)| match need.command {
+        "subscribe" => *lack == Lack::Channel && other.channel == need.channel,
+        _ => *lack == Lack::Key && other.key == need.key,
+    };
     needs.iter().zip(lacks).any(is_so)
 }
 

@@ -2,7 +2,19 @@
 //!
 //! The words are those of "Permissions" in `docs/operations.md`; a test compares them.
 
-use crate::kind::Kind;
+use clap::ValueEnum;
+
+/// What a user needs permissions for: a kind of lock, or jobs that run once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Use {
+    Mutex,
+    Reentrant,
+    Semaphore,
+    #[value(alias = "rw")]
+    ReadWrite,
+    /// Jobs of `run --once-per`, and of the library's `once`. Their lock is a mutex.
+    Once,
+}
 
 /// The commands that every kind needs…
 const COMMON: &[&str] = &[
@@ -21,42 +33,48 @@ const COMMON: &[&str] = &[
 /// …those of a kind whose waiters stand in a line…
 const LINE: &[&str] = &["zadd", "zrem", "zrange", "zscore", "zcard", "zcount", "pubsub|numsub"];
 
-/// The commands that a kind needs.
-pub(super) fn commands(kind: Kind) -> impl Iterator<Item = &'static str> {
-    // …and its own.
-    let (line, own): (&[&str], &[&str]) = match kind {
-        Kind::Mutex => (LINE, &["del"]),
-        Kind::Reentrant => {
-            (&[], &["del", "hexists", "hset", "hlen", "hkeys", "hgetall", "unsubscribe"])
+/// …those of a mutex…
+const MUTEX: &[&str] = &["del"];
+/// …and those of a job besides.
+const JOB: &[&str] = &["hset", "hmget", "hlen", "watch", "unwatch", "multi", "exec"];
+
+/// The commands that something needs.
+pub(super) fn commands(of: Use) -> impl Iterator<Item = &'static str> {
+    let (line, own, more): (&[&str], &[&str], &[&str]) = match of {
+        Use::Mutex => (LINE, MUTEX, &[]),
+        Use::Once => (LINE, MUTEX, JOB),
+        Use::Reentrant => {
+            (&[], &["del", "hexists", "hset", "hlen", "hkeys", "hgetall", "unsubscribe"], &[])
         }
-        Kind::Semaphore => (LINE, &["zmscore"]),
-        Kind::ReadWrite => (LINE, &["del", "zmscore"]),
+        Use::Semaphore => (LINE, &["zmscore"], &[]),
+        Use::ReadWrite => (LINE, &["del", "zmscore"], &[]),
     };
-    [COMMON, line, own].into_iter().flatten().copied()
+    [COMMON, line, own, more].into_iter().flatten().copied()
 }
 
 /// The keys of a lock of this name.
-pub(super) fn keys(kind: Kind, name: &[u8]) -> Vec<Vec<u8>> {
-    let words: &[&str] = match kind {
-        Kind::Mutex => &["fence", "queue", "beats"],
-        Kind::Reentrant => &["fence"],
-        Kind::Semaphore | Kind::ReadWrite => &["fence", "line", "signs"],
+pub(super) fn keys(of: Use, name: &[u8]) -> Vec<Vec<u8>> {
+    let words: &[&str] = match of {
+        Use::Mutex => &["fence", "queue", "beats"],
+        Use::Once => &["fence", "queue", "beats", "record"],
+        Use::Reentrant => &["fence"],
+        Use::Semaphore | Use::ReadWrite => &["fence", "line", "signs"],
     };
     let mut keys = vec![name.to_vec()];
     keys.extend(words.iter().map(|word| match name.contains(&b'{') {
         true => [name, b":t", word.as_bytes()].concat(),
         false => [b"{", name, b"}:", word.as_bytes()].concat(),
     }));
-    if kind == Kind::Reentrant {
+    if of == Use::Reentrant {
         keys.push(redisson_channel(name));
     }
     keys
 }
 
 /// The channels that a lock of this name uses.
-pub(super) fn channels(kind: Kind, name: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn channels(of: Use, name: &[u8]) -> Vec<Vec<u8>> {
     let mut channels = vec![b"leasehold:doctor".to_vec()];
-    if kind == Kind::Reentrant {
+    if of == Use::Reentrant {
         channels.push(redisson_channel(name));
     }
     channels
@@ -74,11 +92,11 @@ pub(super) fn call(command: &str, key: &[u8], channel: &[u8]) -> Vec<Vec<u8>> {
         "client|setname" => &[b"leasehold:"],
         "eval" => &[b"return 1", b"0"],
         "evalsha" => &[b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", b"0"],
-        "time" => &[],
+        "time" | "unwatch" | "multi" | "exec" => &[],
         "set" => &[key, b"leasehold-doctor", b"NX", b"PX", b"1"],
         "pexpire" => &[key, b"1", b"GT"],
         "zadd" => &[key, b"1", b"leasehold-doctor"],
-        "zrem" | "zscore" | "zmscore" | "hexists" => &[key, b"leasehold-doctor"],
+        "zrem" | "zscore" | "zmscore" | "hexists" | "hmget" => &[key, b"leasehold-doctor"],
         "zrange" | "zcount" | "zremrangebyscore" => &[key, b"0", b"0"],
         "hset" => &[key, b"leasehold-doctor", b"1"],
         "publish" => &[channel, b""],
@@ -122,15 +140,25 @@ mod tests {
         rule.expect("an end").split_whitespace().map(str::to_owned).collect()
     }
 
+    /// What the guide says that this needs besides.
+    fn added(reason: &str) -> Vec<String> {
+        let begin = format!("| {reason} | `");
+        let row = GUIDE.lines().find_map(|line| line.strip_prefix(&begin)).expect("a row");
+        let rule = row.split('`').next().expect("a rule");
+        rule.split_whitespace().map(str::to_owned).collect()
+    }
+
     #[test]
     fn needs_are_those_of_the_guide() {
-        for (title, kind) in [
-            ("Mutex", Kind::Mutex),
-            ("ReentrantLock", Kind::Reentrant),
-            ("Semaphore", Kind::Semaphore),
-            ("RwLock", Kind::ReadWrite),
+        for (title, more, of) in [
+            ("Mutex", None, Use::Mutex),
+            ("ReentrantLock", None, Use::Reentrant),
+            ("Semaphore", None, Use::Semaphore),
+            ("RwLock", None, Use::ReadWrite),
+            ("Mutex", Some("`client.once`"), Use::Once),
         ] {
-            let (mut guide, commands) = (guide(title), commands(kind));
+            let (mut guide, commands) = (guide(title), commands(of));
+            guide.extend(more.map(added).unwrap_or_default());
             guide.retain(|word| word.starts_with('+'));
             let mut ours: Vec<String> = commands.map(|command| format!("+{command}")).collect();
             guide.sort();

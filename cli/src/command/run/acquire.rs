@@ -1,17 +1,22 @@
 //! Which lock a run takes, and how.
 
-use std::time::{Duration, Instant};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::{
-    Begun, LeaseWatch, LockClient, LockOptions, Loss, OwnedLease, Period, Result, Run,
+    Begun, LeaseWatch, LockClient, LockOptions, Loss, Missed, Once, OwnedLease, Period, Result,
+    Run, RunEnd, RunOutcome,
 };
 
 use super::outcome::Outcome;
 use super::report::JobEnd;
+use crate::connection::OUTAGE;
 
 /// A key may become another kind of lock in front of each attempt. One that is none of a run's kinds, this often in
 /// a row, is something else.
 const ROUNDS: usize = 5;
+/// Between two requests in an outage.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Who may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +30,16 @@ pub(crate) enum Share {
         of: u32,
     },
     /// Nobody, and not again in the same period after a success.
-    OncePer(Period),
+    Once(Job),
+}
+
+/// A job that runs once in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) period: Period,
+    pub(crate) missed: Missed,
+    pub(crate) retry_after: Duration,
+    pub(crate) max_tries: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -42,8 +56,15 @@ pub(crate) enum Acquired {
     Held(Held),
     /// It was not free in time.
     NotHad,
-    /// The job ran in this period, as the text says.
-    Skipped(String),
+    /// The job is not due.
+    Skipped(Undue),
+}
+
+/// Why a job is not due.
+pub(crate) struct Undue {
+    pub(crate) text: String,
+    /// Its period is done; else it failed, and is to be tried again later.
+    pub(crate) is_done: bool,
 }
 
 /// What a job runs under.
@@ -53,10 +74,21 @@ pub(crate) enum Held {
 }
 
 impl Held {
+    /// Makes the lease whole. It rides out an outage that is shorter than what is left of the lease: a blink of Redis
+    /// must not end a run that has its lock.
     pub(crate) fn confirm(&self) -> Result<()> {
-        match self {
-            Held::Lease(lease) => lease.confirm(),
-            Held::Once(run) => run.guard().confirm(),
+        let (start, watch) = (Instant::now(), self.watch());
+        loop {
+            let outcome = match self {
+                Held::Lease(lease) => lease.confirm(),
+                Held::Once(run) => run.guard().confirm(),
+            };
+            match outcome {
+                Err(error)
+                    if error.is_transient() && watch.is_valid() && start.elapsed() < OUTAGE => {}
+                outcome => return outcome,
+            }
+            sleep(PAUSE);
         }
     }
 
@@ -101,7 +133,7 @@ impl Request {
     pub(crate) fn acquire(&self, client: &LockClient) -> Result<Acquired> {
         let deadline = self.wait.and_then(|wait| Instant::now().checked_add(wait));
         let lease = match self.share {
-            Share::OncePer(period) => return self.once(client, period),
+            Share::Once(job) => return self.once(client, job),
             Share::Permits { count, of } => self.permits(client, deadline, count, of),
             Share::Alone => self
                 .of_either_kind(|| self.mutex(client, deadline), || self.write(client, deadline))
@@ -127,14 +159,22 @@ impl Request {
         lease.map(Acquired::from)
     }
 
-    fn once(&self, client: &LockClient, period: Period) -> Result<Acquired> {
-        let once = client.once_with(&self.name, period, self.options)?;
+    fn once(&self, client: &LockClient, job: Job) -> Result<Acquired> {
+        let once = client.once_with(&self.name, job.period, self.options)?;
+        let once = once.missed(job.missed).retry_after(job.retry_after);
+        let once = job.max_tries.map_or_else(|| once.clone(), |most| once.clone().max_tries(most));
         let once = self.wait.map_or_else(|| once.clone(), |wait| once.clone().wait_at_most(wait));
         Ok(match once.begin()? {
             Begun::Run(run) => Acquired::Held(Held::Once(Box::new(run))),
-            Begun::Skipped { by, .. } => {
-                let at = once.last_run()?.map(|last| last.to_string());
-                Acquired::Skipped(at.unwrap_or_else(|| by.to_string()))
+            Begun::Skipped { ran_at, by } => {
+                let text = success(&once, ran_at);
+                let brief = RunOutcome::<()>::Skipped { ran_at, by };
+                let text = text.unwrap_or_else(|| brief.to_string());
+                Acquired::Skipped(Undue { text, is_done: true })
+            }
+            Begun::Failing { tries, last, next_at } => {
+                let text = RunOutcome::<()>::Failing { tries, last, next_at }.to_string();
+                Acquired::Skipped(Undue { text, is_done: false })
             }
             _ => Acquired::NotHad,
         })
@@ -204,4 +244,11 @@ impl Request {
         };
         Ok(permit.and_then(|permit| permit.into_owned().ok()))
     }
+}
+
+/// What is known of the success that began at this time. Without it the run is skipped all the same.
+fn success(once: &Once, began: SystemTime) -> Option<String> {
+    let last = once.last_run().ok().flatten()?;
+    let is_it = *last.end() == RunEnd::Succeeded && last.began() == began;
+    is_it.then(|| format!("skipped: {last}"))
 }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Lease, LockOptions, Period};
+use leasehold::{Lease, LockOptions, Missed, Period};
 use rustix::process::getpid;
 
 use crate::connection::ConnectionArguments;
@@ -77,7 +77,7 @@ pub(crate) struct RunArguments {
     /// The name is a semaphore with so many permits.
     #[arg(long, value_name = "N")]
     of: Option<u32>,
-    /// The exit status if the lock was not had.
+    /// The exit status if the lock was not had, or a job that failed is not to be tried again yet.
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
     conflict_exit_code: u8,
     /// How long the lock outlives a machine that dies. It is renewed every third of that.
@@ -100,6 +100,19 @@ pub(crate) struct RunArguments {
     /// The exit status if the job ran in this period.
     #[arg(long, value_name = "CODE", default_value_t = status::DONE, requires = "once_per")]
     skipped_status: u8,
+    /// Not again before this time has passed since a run failed, on whichever machine.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration, requires = "once_per")]
+    retry_after: Duration,
+    /// At most this many runs may fail in a period.
+    #[arg(long, value_name = "N", requires = "once_per", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tries: Option<u32>,
+    /// Also run for periods that were missed, the oldest first, up to this many before the present one. Each call runs
+    /// the job once.
+    #[arg(long, value_name = "N", requires = "once_per")]
+    catch_up: Option<u32>,
+    /// Say nothing if the job is not due, so that cron sends no mail.
+    #[arg(short, long, requires = "once_per")]
+    quiet: bool,
     /// Leave REDIS_URL, which may have a password, in the environment of the job.
     #[arg(long)]
     keep_url: bool,
@@ -147,9 +160,13 @@ impl RunArguments {
         match ending {
             Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
             Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
-            Ending::Skipped(text) => {
-                say(&format_args!("skipped: {text}"));
-                Ok(ExitCode::from(self.skipped_status))
+            Ending::Skipped(undue) => {
+                if !self.quiet {
+                    say(&undue.text);
+                }
+                let status =
+                    if undue.is_done { self.skipped_status } else { self.conflict_exit_code };
+                Ok(ExitCode::from(status))
             }
         }
     }
@@ -179,7 +196,14 @@ impl RunArguments {
             Some(of) => Share::Permits { count: self.permits, of },
             None if self.shared => Share::Reading,
             None => match self.once_per {
-                Some(period) => Share::OncePer(Period::every(period).offset(self.offset)),
+                Some(period) => Share::Once(acquire::Job {
+                    period: Period::every(period).offset(self.offset),
+                    missed: self
+                        .catch_up
+                        .map_or(Missed::Skip, |at_most| Missed::CatchUp { at_most }),
+                    retry_after: self.retry_after,
+                    max_tries: self.max_tries,
+                }),
                 None => Share::Alone,
             },
         };

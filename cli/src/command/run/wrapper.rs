@@ -14,7 +14,7 @@ use std::time::Duration;
 use leasehold::{LeaseWatch, LockClient};
 use rustix::process::{Pid, Signal, getpid, kill_process, setpgid};
 
-use super::acquire::{Acquired, Held, Request};
+use super::acquire::{Acquired, Held, Request, Undue};
 use super::backstop::Backstop;
 use super::clock::{self, Moment, Waiter};
 use super::deadline::{Reason, Spans, Step};
@@ -68,8 +68,8 @@ pub(crate) enum Ending {
     Ran(Outcome),
     /// The lock was not had.
     NotHad,
-    /// The job ran in this period, as the text says.
-    Skipped(String),
+    /// The job is not due.
+    Skipped(Undue),
 }
 
 impl Wrapper {
@@ -97,7 +97,7 @@ impl Wrapper {
                 let held = match request.acquire(&client)? {
                     Acquired::Held(held) => held,
                     Acquired::NotHad => return Ok(Ending::NotHad),
-                    Acquired::Skipped(text) => return Ok(Ending::Skipped(text)),
+                    Acquired::Skipped(undue) => return Ok(Ending::Skipped(undue)),
                 };
                 // A lease that came from the queue is short at first.
                 held.confirm()?;

@@ -1686,9 +1686,49 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::once::died_run_is_tried_again_after_its_lease",
     ),
     bug(
-        "job-success-recorded-with-one-try",
+        "job-outage-not-ridden-out",
+        "jobs: an outage is ridden out",
+        "leasehold::tests::once::outage::outage_at_any_step_of_a_call_is_ridden_out",
+    ),
+    bug(
+        "read-of-an-unknown-outcome",
+        "a read leaves no doubt",
+        "leasehold::tests::once::outage::look_without_a_reply_is_no_unknown_outcome",
+    ),
+    bug(
+        "job-loss-hides-the-record",
         "jobs: a success is recorded",
-        "leasehold::tests::once::success_is_recorded_although_a_reply_was_lost",
+        "leasehold::tests::once::outage::loss_after_a_success_without_a_reply_is_an_unknown_outcome",
+    ),
+    bug(
+        "job-forgotten-while-it-was-down",
+        "jobs: what was missed",
+        "leasehold::tests::once::missed_periods_are_caught_up_after_an_outage_of_a_month",
+    ),
+    bug(
+        "job-failure-tried-at-once",
+        "jobs: a failure is not tried at once",
+        "leasehold::tests::once::retry::of_twenty_machines_that_wait_for_a_job_that_fails_one_runs_it_in_a_minute",
+    ),
+    bug(
+        "job-tried-without-a-bound",
+        "jobs: a failure is not tried without a bound",
+        "leasehold::tests::once::retry::tries_of_a_period_are_counted_and_bounded",
+    ),
+    bug(
+        "job-death-is-no-failure",
+        "jobs: a failure is not tried at once",
+        "leasehold::tests::once::retry::run_that_dies_counts_as_one_that_fails",
+    ),
+    bug(
+        "job-note-of-another-death",
+        "jobs: versions at one job",
+        "leasehold::tests::once::older::older_run_between_two_of_this_version_counts",
+    ),
+    bug(
+        "job-earlier-count-believed",
+        "jobs: versions at one job",
+        "leasehold::tests::once::older::older_run_between_two_of_this_version_counts",
     ),
     bug(
         "job-success-before-the-replicas",

@@ -1,0 +1,130 @@
+//! Whether a job is due, by its record.
+
+use crate::kind::once::period::{Schedule, micros};
+use crate::kind::once::policy::Policy;
+use crate::kind::once::record::{End, Mark, Record};
+
+/// Whether a job is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// It is due for the period of this number, or runs. It is so many a try.
+    Now { number: i64, tries: u32 },
+    /// This run was it.
+    Done(Mark),
+    /// It fails: so many tries, and none before this time.
+    Failing { tries: u32, next_at: i64 },
+}
+
+/// How many runs of one period of time have begun without a success, as the run that wrote it counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// The server's time when that run began.
+    pub(super) began: i64,
+    pub(super) token: u64,
+    /// That run included.
+    pub(super) tries: u32,
+}
+
+impl Counted {
+    pub(super) fn text(self) -> String {
+        format!("{} {} {}", self.began, self.token, self.tries)
+    }
+
+    pub(super) fn read(text: &[u8]) -> Option<Counted> {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let began = words.next()?.parse().ok()?;
+        let token = words.next()?.parse().ok()?;
+        let tries = words.next()?.parse().ok().filter(|&tries| tries > 0)?;
+        words.next().is_none().then_some(Counted { began, token, tries })
+    }
+}
+
+/// A run that ended without a word, as the next holder of its lock noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Over {
+    pub(super) token: u64,
+    /// The server's time when that was noticed. The run ended before.
+    pub(super) noticed: i64,
+}
+
+impl Over {
+    pub(super) fn text(self) -> String {
+        format!("{} {}", self.token, self.noticed)
+    }
+
+    pub(super) fn read(text: &[u8]) -> Option<Over> {
+        let (token, noticed) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+        Some(Over { token: token.parse().ok()?, noticed: noticed.parse().ok()? })
+    }
+}
+
+impl Record {
+    /// Whether the job is due. `is_over` says that a run without an end does not go on: the caller has its lock.
+    pub(super) fn due(&self, schedule: Schedule, policy: Policy, is_over: bool) -> Due {
+        let current = schedule.number(self.now);
+        let next = match (&self.done, &self.run) {
+            (Some(done), _) if done.number_in(schedule) >= current => {
+                return Due::Done(done.clone());
+            }
+            (Some(done), _) => done.number_in(schedule) + 1,
+            // Nothing has succeeded yet. The period that was tried is missed, once it is over.
+            (None, Some((tried, _))) => tried.number_in(schedule),
+            (None, None) => current,
+        };
+        let tries = self.tries(schedule);
+        let tried_in = self.run.as_ref().map(|(run, _)| schedule.number(run.began));
+        // A period of time that is over does not count. That of a clock that was set back is not over.
+        let tries_now = if tried_in >= Some(current) { tries } else { 0 };
+        if let Some(failed_at) = self.failed_at(is_over) {
+            let is_spent = policy.max_tries.is_some_and(|most| tries_now >= most);
+            let spent_until = tried_in.filter(|_| is_spent).map(|it| schedule.start(it + 1));
+            let is_delayed = !policy.retry_after.is_zero();
+            let delayed_until =
+                is_delayed.then(|| failed_at.saturating_add(micros(policy.retry_after)));
+            let next_at = spent_until.max(delayed_until).unwrap_or(self.now);
+            if next_at > self.now {
+                return Due::Failing { tries, next_at };
+            }
+        }
+        let number = next.clamp(schedule.oldest(current, policy.missed), current);
+        Due::Now { number, tries: tries_now.saturating_add(1) }
+    }
+
+    /// The last run, if it has no end and nobody has noted yet that it is over.
+    pub(super) fn without_end(&self) -> Option<&Mark> {
+        let (mark, end) = self.run.as_ref()?;
+        (*end == End::Running && self.noticed(mark).is_none()).then_some(mark)
+    }
+
+    /// When it was noticed that a run is over without an end.
+    pub(super) fn noticed(&self, mark: &Mark) -> Option<i64> {
+        self.over.filter(|over| over.token == mark.token).map(|over| over.noticed)
+    }
+
+    /// When the last run failed; that it died counts from when it was noticed.
+    fn failed_at(&self, is_over: bool) -> Option<i64> {
+        match self.run.as_ref()? {
+            (_, End::Failed(at, _)) => Some(*at),
+            (mark, End::Running) => self.noticed(mark).or(is_over.then_some(self.now)),
+            (_, End::Succeeded(_)) => None,
+        }
+    }
+
+    /// How many runs have begun without a success in the period of time of the last one, that one included.
+    pub(super) fn tries(&self, schedule: Schedule) -> u32 {
+        let Some((run, end)) = &self.run else { return 0 };
+        if matches!(end, End::Succeeded(_)) {
+            return 0;
+        }
+        let is_newer =
+            |counted: &Counted| self.done.as_ref().is_none_or(|done| done.token < counted.token);
+        match self.counted.filter(is_newer) {
+            Some(counted) if counted.token == run.token => counted.tries,
+            // The last run was of an earlier version of this library, which does not count.
+            Some(counted) if schedule.number(counted.began) == schedule.number(run.began) => {
+                counted.tries.saturating_add(1)
+            }
+            _ => 1,
+        }
+    }
+}
