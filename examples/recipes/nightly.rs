@@ -26,8 +26,7 @@ fn nightly(client: &LockClient, tries: &AtomicU32) -> leasehold::Result<bool> {
     match client.once("nightly-report", night)?.run(report)? {
         RunOutcome::Ran(()) => return Ok(true),
         RunOutcome::Failed(error) => println!("the next call tries it again: {error}"),
-        RunOutcome::Skipped { by, .. } => println!("{by} did it"),
-        other => println!("{other:?}"),
+        other => println!("{other}"),
     }
     Ok(false)
 }

@@ -25,8 +25,7 @@ impl LockClient {
     ///     let nightly = Period::every(Duration::from_secs(86_400));
     ///     match client.once("nightly", nightly)?.run(|_guard| report())? {
     ///         RunOutcome::Ran(()) => println!("done"),
-    ///         RunOutcome::Skipped { by, .. } => println!("{by} has done it already"),
-    ///         other => println!("{other:?}"),
+    ///         other => println!("{other}"), // "skipped: ran 8h ago (02:00:03 UTC) on web-3"
     ///     }
     ///     Ok(())
     /// }

@@ -16,7 +16,7 @@ const SOURCE: &str = "https://docs.rs/crate/leasehold/latest/source/";
 const DOCS: &str = "https://docs.rs/leasehold/latest/leasehold/";
 /// Items whose pages do not begin with `struct.`.
 const TRAITS: [&str; 1] = ["DistributedLock"];
-const ENUMS: [&str; 3] = ["Access", "LossCause", "Missed"];
+const ENUMS: [&str; 4] = ["Access", "LossCause", "Missed", "RunOutcome"];
 
 /// Files by their paths from the root of the project.
 type Files = BTreeMap<String, String>;

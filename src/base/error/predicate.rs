@@ -129,7 +129,8 @@ impl Error {
     }
 
     /// The command was sent and no reply came: it may have been done or not. Or a message said that
-    /// Redis granted the lock, and no reply confirmed the grant.
+    /// Redis granted the lock, and no reply confirmed the grant. A call that only reads does nothing, and so
+    /// [`is_unreachable`](Error::is_unreachable) is true instead if no reply comes.
     ///
     /// A lock that the command may have taken is released in the background, and ends with its
     /// lease at the latest; after an [`extend`](crate::Guard::extend) without a reply, with the

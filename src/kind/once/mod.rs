@@ -8,7 +8,9 @@ mod period;
 mod policy;
 mod record;
 mod run;
+mod tally;
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
@@ -251,8 +253,8 @@ impl Once {
         }
         let limit = self.wait.map_or(WaitLimit::FOR_EVER, |wait| self.handle.until(wait));
         // Most calls find the period done. They take no lock, and wait for nobody.
-        let record = self.look(|| limit.end().unwrap_or(Moment::PAST))?;
-        if let Err(undue) = self.judge(&record, false) {
+        let (record, _) = self.look(|| limit.end().unwrap_or(Moment::PAST))?;
+        if let Break(undue) = self.judge(&record, false) {
             return Ok(undue);
         }
         let Some(guard) = self.handle.acquire(limit)? else {
@@ -263,10 +265,10 @@ impl Once {
         };
         // Once more under the lock: another may have done the job meanwhile, and time has passed.
         let lease_end = || guard.holding().hold.valid_until();
-        let record = self.look(lease_end)?;
+        let (record, looked) = self.look(lease_end)?;
         let (number, tries) = match self.judge(&record, true) {
-            Ok(due) => due,
-            Err(undue) => {
+            Continue(due) => due,
+            Break(undue) => {
                 if matches!(undue, Begun::Failing { .. }) {
                     self.note_over(&record, &guard)?;
                 }
@@ -281,28 +283,32 @@ impl Once {
             by: guard.owner().to_vec(),
         };
         let entry = Entry { mark, tries, policy: self.policy };
-        Run::begin(&self.handle, guard, entry).map(Begun::Run)
+        Run::begin(&self.handle, guard, entry, looked).map(Begun::Run)
     }
 
-    /// Reads the record, in spite of an outage that ends before that.
-    fn look(&self, end: impl Fn() -> Moment) -> Result<Record> {
-        ride_out(&self.handle, end, || Record::read(&self.handle))
+    /// Reads the record, in spite of an outage that ends before that. Also returns a moment at which the server's time was
+    /// not yet that of the record.
+    fn look(&self, end: impl Fn() -> Moment) -> Result<(Record, Moment)> {
+        ride_out(&self.handle, end, || {
+            let sent = self.handle.now();
+            Ok((Record::read(&self.handle)?, sent))
+        })
     }
 
     /// For which period a run is due, and which try it is; or that it is not due.
-    fn judge(&self, record: &Record, has_lock: bool) -> std::result::Result<(i64, u32), Begun> {
+    fn judge(&self, record: &Record, has_lock: bool) -> ControlFlow<Begun, (i64, u32)> {
         match record.due(self.schedule, self.policy, has_lock) {
-            Due::Now { number, tries } => Ok((number, tries)),
+            Due::Now { number, tries } => Continue((number, tries)),
             Due::Done(done) => {
                 let by = done.holder(&self.handle, record.now);
-                Err(Begun::Skipped { ran_at: done.began(), by })
+                Break(Begun::Skipped { ran_at: done.began(), by })
             }
             Due::Failing { tries, next_at } => {
                 // Both are there: only a run that the record tells of has failed, and no number is too far for a time.
                 let last = LastRun::of(record, &self.handle, has_lock).zip(time(next_at));
                 match last {
-                    Some((last, next_at)) => Err(Begun::Failing { tries, last, next_at }),
-                    None => Ok((self.schedule.number(record.now), tries)),
+                    Some((last, next_at)) => Break(Begun::Failing { tries, last, next_at }),
+                    None => Continue((self.schedule.number(record.now), tries)),
                 }
             }
         }

@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use crate::base::inspection::Holder;
 use crate::base::text::{Span, When};
-use crate::kind::once::{LastRun, Run};
+use crate::kind::once::last_run::LastRun;
+use crate::kind::once::run::Run;
 
 /// What came of a call to run a job.
 ///

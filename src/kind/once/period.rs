@@ -5,17 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::error::{Error, Result};
 use crate::base::text::Span;
-use crate::kind::once::policy::Policy;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const SHORTEST: Duration = Duration::from_millis(1);
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400 * 3_660);
 /// What is older is never caught up.
-const FURTHEST: Duration = Duration::from_secs(86_400 * 36_600);
-/// How long a record outlives its last period, for people to read.
-const KEPT_FOR: Duration = Duration::from_secs(86_400 * 7);
-/// How long a record of a job that catches up outlives its last run: longer than an outage of the whole fleet.
-const KEPT_TO_CATCH_UP: Duration = Duration::from_secs(86_400 * 400);
+pub(super) const FURTHEST: Duration = Duration::from_secs(86_400 * 36_600);
 
 /// How often a job is to run: at most one successful run in each period.
 ///
@@ -149,19 +144,6 @@ impl Schedule {
     /// When the period of this number begins.
     pub(super) fn start(self, number: i64) -> i64 {
         number.saturating_mul(self.every).saturating_add(self.offset)
-    }
-
-    /// How long a record is kept after a write.
-    pub(super) fn keep(self, policy: Policy) -> Duration {
-        // The period of the record, those to catch up, and one more for a clock that is set back.
-        let every = Duration::from_micros(self.every.unsigned_abs());
-        let periods = every.checked_mul(policy.missed.at_most().saturating_add(2));
-        let periods = periods.unwrap_or(FURTHEST).min(FURTHEST);
-        let keep = periods.max(policy.retry_after) + KEPT_FOR;
-        match policy.missed {
-            Missed::Skip => keep,
-            Missed::CatchUp { .. } => keep.max(KEPT_TO_CATCH_UP),
-        }
     }
 }
 

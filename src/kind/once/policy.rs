@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::text::Span;
-use crate::kind::once::period::{LONGEST, Missed, allowed_from, micros};
+use crate::kind::once::period::{FURTHEST, LONGEST, Missed, Schedule, allowed_from, micros};
 
 /// Stands in a record where there is no limit, or nothing to catch up.
 const NONE: &str = "-";
+/// How long a record outlives its last period, for people to read.
+const KEPT_FOR: Duration = Duration::from_secs(86_400 * 7);
+/// How long a record of a job that catches up outlives its last run: longer than an outage of the whole fleet.
+const KEPT_TO_CATCH_UP: Duration = Duration::from_secs(86_400 * 400);
 
 /// What becomes of missed periods, and when a job that failed is tried again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +33,19 @@ impl Policy {
         match self.max_tries {
             Some(0) => Err(Error::config("max_tries", 0, "at least 1")),
             _ => Ok(()),
+        }
+    }
+
+    /// How long a record is kept after a write.
+    pub(super) fn keep(self, schedule: Schedule) -> Duration {
+        // The period of the record, those to catch up, and one more for a clock that is set back.
+        let every = Duration::from_micros(schedule.every.unsigned_abs());
+        let periods = every.checked_mul(self.missed.at_most().saturating_add(2));
+        let periods = periods.unwrap_or(FURTHEST).min(FURTHEST);
+        let keep = periods.max(self.retry_after) + KEPT_FOR;
+        match self.missed {
+            Missed::Skip => keep,
+            Missed::CatchUp { .. } => keep.max(KEPT_TO_CATCH_UP),
         }
     }
 

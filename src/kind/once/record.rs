@@ -26,9 +26,9 @@ use crate::base::inspection::{HeldPart, Holder};
 use crate::base::reserved;
 use crate::base::text::clean;
 use crate::base::time::millis;
-use crate::kind::once::due::{Counted, Over};
 use crate::kind::once::period::{Schedule, time};
 use crate::kind::once::policy::Policy;
+use crate::kind::once::tally::{Counted, Over};
 use crate::kind::{Guard, Handle};
 use crate::protocol::holder::ReportedHolder;
 use crate::wire::failure::Failure;
@@ -238,7 +238,7 @@ pub(super) fn write(handle: &Handle, guard: &Guard, entry: &Entry, end: &End) ->
             fields.arg("done").arg(&run).arg("done_by").arg(&mark.by);
         }
         // Whatever becomes of the job, its record does not stay for ever.
-        pipe.cmd("PEXPIRE").arg(&key).arg(millis(mark.schedule.keep(*policy)));
+        pipe.cmd("PEXPIRE").arg(&key).arg(millis(policy.keep(mark.schedule)));
     })
 }
 

@@ -40,16 +40,16 @@ pub struct Run {
     handle: Handle,
     guard: Guard,
     entry: Entry,
-    /// When it began, by the clock of this machine. Its end on the server's clock is computed from that.
+    /// When it began, by the clock of this machine, or a little before. Its end on the server's clock is computed from that,
+    /// so that it is never too early: nobody tries a job that failed too soon.
     began: Moment,
     has_ended: bool,
 }
 
 impl Run {
     /// A run that begins now. Fails if its lock is lost already.
-    pub(super) fn begin(handle: &Handle, guard: Guard, entry: Entry) -> Result<Run> {
+    pub(super) fn begin(handle: &Handle, guard: Guard, entry: Entry, began: Moment) -> Result<Run> {
         let handle = handle.clone();
-        let began = handle.now();
         // Until the record tells of it there is no end to record.
         let mut run = Run { handle, guard, entry, began, has_ended: true };
         run.write(&End::Running, "the record may tell of a run that did not begin")?;

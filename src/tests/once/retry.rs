@@ -128,6 +128,10 @@ fn run_that_dies_counts_as_one_that_fails() {
     assert!(run.succeed().unwrap_err().is_lost());
     server.advance(MINUTE);
     let run = begun(&job(1));
+    // The note is about the run before.
+    let hasty = job(2).wait_at_most(Duration::ZERO).begin().unwrap();
+    assert!(matches!(hasty, Begun::Running { .. }), "{hasty:?}");
+    assert_eq!(*job(2).last_run().unwrap().unwrap().end(), RunEnd::Running);
     assert!(server.delete("job"));
     assert_eq!(undue(&job(2)), died(2, at(HOUR)));
     drop(run);

@@ -2,9 +2,12 @@
 
 use std::thread;
 
-use leasehold::{DistributedLock as _, Error, Guard, Lease, LockClient, LockOptions, Period};
+use leasehold::{
+    Begun, DistributedLock as _, Error, Guard, Lease, LockClient, LockOptions, Period, RunEnd,
+};
 use leasehold_support::child::{hear, role, tell};
-use leasehold_support::{Child, Server};
+use leasehold_support::fault::Operation;
+use leasehold_support::{Action, Child, Fault, Proxy, Server};
 
 use super::row::{Row, fine, predicates, row, told};
 use crate::common::{SOON, ask, fixed, ms, open, renewed, until};
@@ -31,7 +34,38 @@ fn jobs() -> Vec<Row> {
     ask::<()>(&server, &["SET", "{orders:42}:record", "1"]);
     let error = job.last_run().unwrap_err();
     rows.push(row("a string is at the key of a job's record", "look what wrote it", error));
+    let error = job.clone().max_tries(0).begin().unwrap_err();
+    rows.push(row("a job with `max_tries(0)`", "allow a try", error));
+    let error = job.retry_after(ms(86_400_000) * 7_300).begin().unwrap_err();
+    rows.push(row("a job with `retry_after` of 20 years", "choose a shorter span", error));
+    rows.push(unheard_success());
     rows
+}
+
+/// The reply to the record of a success is lost, and then the lock.
+fn unheard_success() -> Row {
+    let server = Server::builder().tcp().start().unwrap();
+    let proxy = Proxy::start(&server).unwrap();
+    let client = LockClient::open(proxy.url()).unwrap();
+    let job = client.once(NAME, Period::every(SOON * 10_000)).unwrap();
+    let Begun::Run(run) = job.begin().unwrap() else { panic!("it is due") };
+    // The third is that of `EXEC`. The run does not ask once more before its lock is gone.
+    let lost = proxy.add(Fault::reply("", Action::Cut).at(Operation::Transaction).nth(3));
+    let again = proxy.add(Fault::request("WATCH", Action::Cut).nth(2).sticky());
+    let error = thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(lost.wait_fired(SOON));
+            ask::<()>(&server, &["DEL", NAME]);
+            again.remove();
+        });
+        run.succeed().unwrap_err()
+    });
+    assert_eq!(*job.last_run().unwrap().unwrap().end(), RunEnd::Succeeded);
+    row(
+        "the reply to a job's success is lost, and then its lock",
+        "look whether it is recorded",
+        error,
+    )
 }
 
 fn holds() -> Vec<Row> {

@@ -1,16 +1,19 @@
-//! Many processes run one job, each as often as it likes. Some are killed in the midst of it, and the clock of one is
-//! wrong by an hour. Afterwards all that they recorded is checked: no period has two successes, a call that is skipped
-//! names a success of that very period, and a period goes without a run only where nobody asked.
+//! Many processes run one job, each as often as it likes. Some are killed in the midst of it, the clock of one is wrong
+//! by an hour, and the server stops now and then. Afterwards all that they recorded is checked: no period has two successes,
+//! a call that is skipped names a success of that very period, a run that failed is not tried too soon or too often, and a
+//! period goes without a run only where nobody asked.
 //!
 //! ```text
 //! LEASEHOLD_SECONDS=300 cargo test -p leasehold-proof --test once -- --nocapture
 //! ```
 #![allow(clippy::print_stdout, reason = "it tells what was tried")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +23,7 @@ use leasehold_support::child::{hear, role, tell};
 use leasehold_support::history::now;
 use leasehold_support::{Child, Server, WallClock, lag};
 
-const NAME: &str = "no_period_has_two_successes_through_kills_and_a_wrong_clock";
+const NAME: &str = "no_period_has_two_successes_through_kills_stops_and_a_wrong_clock";
 const PROCESSES: usize = 20;
 const PERIOD: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_millis(400);
@@ -30,6 +33,16 @@ const SOON: Duration = Duration::from_secs(30);
 const CALL: Duration = Duration::from_millis(250);
 /// Nobody asks in the last of so many seconds.
 const ROUND: u64 = 12;
+/// Not again before that after a failure…
+const RETRY: Duration = Duration::from_millis(150);
+/// …and so often in a period.
+const TRIES: u32 = 3;
+/// The server stops for so long in each cycle, for the first time after so long.
+const STOP: Duration = Duration::from_secs(3);
+const CYCLE: Duration = Duration::from_secs(20);
+const FIRST_STOP: Duration = Duration::from_secs(4);
+/// How exact times of two clocks of one machine are.
+const EXACT: u64 = 2_000_000;
 
 fn number(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap().as_secs()
@@ -41,6 +54,7 @@ fn work() {
     let options = LockOptions::new().lease(Lease::renewed(LEASE));
     let client = LockClient::open(var("LEASEHOLD_URL")).unwrap();
     let job = client.once_with("job", Period::every(PERIOD), options).unwrap();
+    let job = job.retry_after(RETRY).max_tries(TRIES);
     let mut record =
         OpenOptions::new().create(true).append(true).open(var("LEASEHOLD_RECORD")).unwrap();
     let mut write = |line: String| record.write_all(line.as_bytes()).unwrap();
@@ -73,7 +87,8 @@ fn work() {
                     sleep(SOON);
                 }
                 pause(60);
-                let (word, outcome) = if token.get().is_multiple_of(8) {
+                let (word, outcome) = if token.get().is_multiple_of(4) {
+                    write(format!("fails {} {period} {token}\n", now()));
                     ("failed", run.fail("now and then"))
                 } else {
                     // If it is killed before the next line, it may have succeeded.
@@ -89,6 +104,10 @@ fn work() {
                 let token = by.token().unwrap();
                 write(format!("skipped {} {} {token}\n", now(), number(ran_at)));
             }
+            Ok(Begun::Failing { tries, next_at, .. }) => {
+                let next = next_at.duration_since(UNIX_EPOCH).unwrap().as_nanos();
+                write(format!("failing {} {tries} {next}\n", now()));
+            }
             other => write(format!("error {} {other:?}\n", now())),
         }
     }
@@ -101,7 +120,13 @@ struct History {
     began: BTreeMap<u64, Vec<u64>>,
     succeeded: BTreeMap<u64, Vec<u64>>,
     tried: BTreeMap<u64, Vec<u64>>,
-    failed: usize,
+    /// When runs began, with their tokens.
+    began_at: Vec<(u64, u64)>,
+    /// When runs were about to record a failure, with their tokens, and those who did.
+    fails: Vec<(u64, u64)>,
+    failed: BTreeSet<u64>,
+    /// When a call was told that the job fails, how often, and when it is due.
+    failing: Vec<(u64, u64, u64)>,
     errors: Vec<String>,
     /// When a call was made.
     asked: Vec<u64>,
@@ -124,10 +149,15 @@ impl History {
                     asked = at;
                     self.asked.push(at);
                 }
-                "began" => push(&mut self.began),
+                "began" => {
+                    push(&mut self.began);
+                    self.began_at.push((at, number(3)));
+                }
+                "fails" => self.fails.push((at, number(3))),
+                "failing" => self.failing.push((at, number(2), number(3))),
                 "tries" => push(&mut self.tried),
                 "succeeded" => push(&mut self.succeeded),
-                "failed" => self.failed += 1,
+                "failed" => _ = self.failed.insert(number(3)),
                 "skipped" => self.skipped.push((asked, at, number(2), number(3))),
                 _ => self.errors.push(line.to_owned()),
             }
@@ -159,14 +189,45 @@ impl History {
                 found.push(format!("a call at {asked} was skipped for {period}, token {token}"));
             }
         }
+        found.extend(self.hasty());
         for period in first..last {
             let begin = period * second;
-            let latest = begin + second - (LEASE + CALL).as_nanos() as u64;
+            let latest = begin + second - (LEASE + CALL + RETRY).as_nanos() as u64;
             let is_asked = self.asked.iter().any(|asked| (begin..latest).contains(asked));
             if is_asked && !self.began.contains_key(&period) && !stalled(period) {
                 found.push(format!("period {period} has no run, although somebody asked"));
             }
         }
+        found
+    }
+}
+
+impl History {
+    /// Runs that began too soon after a failure, or too often.
+    fn hasty(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let least = RETRY.as_nanos() as u64;
+        let recorded = |(_, token): &&(u64, u64)| self.failed.contains(token);
+        for &(failed, token) in self.fails.iter().filter(recorded) {
+            let next = self.began_at.iter().filter(|(_, other)| *other > token).min();
+            if let Some((began, other)) = next.filter(|(began, _)| began + EXACT < failed + least) {
+                found.push(format!("{token} failed at {failed}, and {other} began at {began}"));
+            }
+        }
+        for &(at, tries, next) in &self.failing {
+            let is_hasty = |began: u64| began > at && began + EXACT < next;
+            if let Some((began, token)) = self.began_at.iter().find(|(began, _)| is_hasty(*began)) {
+                found
+                    .push(format!("due at {next}, as {at} was told, and {token} began at {began}"));
+            }
+            if tries > u64::from(TRIES) {
+                found.push(format!("{at} was told of {tries} tries"));
+            }
+        }
+        let often = self.began.iter().filter(|(_, tokens)| tokens.len() > TRIES as usize);
+        found.extend(
+            often.map(|(period, tokens)| format!("period {period} was tried by {tokens:?}")),
+        );
         found
     }
 }
@@ -207,7 +268,7 @@ fn offset(server: &Server) -> i128 {
 }
 
 #[test]
-fn no_period_has_two_successes_through_kills_and_a_wrong_clock() {
+fn no_period_has_two_successes_through_kills_stops_and_a_wrong_clock() {
     if role().is_some() {
         return work();
     }
@@ -221,41 +282,60 @@ fn no_period_has_two_successes_through_kills_and_a_wrong_clock() {
     let mut children: Vec<(usize, Child)> =
         (0..PROCESSES).map(|number| (number, start(&server, &clock, number, offset))).collect();
 
-    let period = || (i128::from(now()) + offset) as u64 / 1_000_000_000;
+    let period = move || (i128::from(now()) + offset) as u64 / 1_000_000_000;
     // One more than is checked at each end.
     let (first, begin) = (period() + 1, Instant::now());
     let end = begin + PERIOD * u32::try_from(seconds + 2).unwrap();
-    let (wanted, mut kills, mut started) = (seconds.min(20), 0, PROCESSES);
+    let (wanted, mut kills, mut started) = ((seconds / 2).clamp(1, 20), 0, PROCESSES);
+    let (stopped, is_over) = (Mutex::new(BTreeSet::new()), AtomicBool::new(false));
     let mut worst = BTreeMap::new();
-    while Instant::now() < end {
-        let at = Instant::now();
-        // One more is to be killed now and then, so that all are at the end.
-        let due = kills * seconds / wanted < begin.elapsed().as_secs() + 1;
-        if kills < wanted && due {
-            sleep(Duration::from_millis(rng.u64(0..50)));
-            std::fs::write(server.directory().join("victim"), "").unwrap();
-            let mut heard = None;
-            let latest = at + SOON;
-            while heard.is_none() && Instant::now() < latest {
-                let mut all = children.iter_mut();
-                heard =
-                    all.position(|(_, child)| child.hear_line("kill me", Duration::ZERO).is_some());
-                sleep(Duration::from_millis(5));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut next = begin + FIRST_STOP;
+            while !is_over.load(SeqCst) && Instant::now() < end + SOON {
+                sleep(Duration::from_millis(10));
+                if Instant::now() >= next {
+                    let from = period();
+                    server.pause();
+                    sleep(STOP);
+                    server.resume();
+                    stopped.lock().unwrap().extend(from..=period());
+                    next += CYCLE;
+                }
             }
-            let (number, mut child) =
-                children.swap_remove(heard.expect("one in the midst of a run"));
-            child.kill9();
-            kills += 1;
-            // Its successor has a wrong clock if it had.
-            let next = started / PROCESSES * PROCESSES + PROCESSES + number % PROCESSES;
-            started = next;
-            children.push((next, start(&server, &clock, next, offset)));
-        } else {
-            sleep(Duration::from_millis(20));
+        });
+        while Instant::now() < end {
+            let at = Instant::now();
+            // One more is to be killed now and then, so that all are at the end.
+            let due = kills * seconds / wanted < begin.elapsed().as_secs() + 1;
+            if kills < wanted && due {
+                sleep(Duration::from_millis(rng.u64(0..50)));
+                std::fs::write(server.directory().join("victim"), "").unwrap();
+                let mut heard = None;
+                let latest = at + SOON;
+                while heard.is_none() && Instant::now() < latest {
+                    let mut all = children.iter_mut();
+                    heard = all.position(|(_, child)| {
+                        child.hear_line("kill me", Duration::ZERO).is_some()
+                    });
+                    sleep(Duration::from_millis(5));
+                }
+                let (number, mut child) =
+                    children.swap_remove(heard.expect("one in the midst of a run"));
+                child.kill9();
+                kills += 1;
+                // Its successor has a wrong clock if it had.
+                let next = started / PROCESSES * PROCESSES + PROCESSES + number % PROCESSES;
+                started = next;
+                children.push((next, start(&server, &clock, next, offset)));
+            } else {
+                sleep(Duration::from_millis(20));
+            }
+            let lag: &mut Duration = worst.entry(period()).or_default();
+            *lag = (*lag).max(lag::worst_since(at));
         }
-        let lag: &mut Duration = worst.entry(period()).or_default();
-        *lag = (*lag).max(lag::worst_since(at));
-    }
+        is_over.store(true, SeqCst);
+    });
     let last = first + seconds;
     drop(children);
 
@@ -266,20 +346,27 @@ fn no_period_has_two_successes_through_kills_and_a_wrong_clock() {
             history.read(&std::fs::read_to_string(file.path()).unwrap(), offset);
         }
     }
-    let stalled = |period| (period - 1..=period + 1).any(|it| worst.get(&it) > Some(&(CALL / 4)));
+    let stopped = stopped.into_inner().unwrap();
+    let stalled = |period| {
+        let is_stalled = |it| worst.get(&it) > Some(&(CALL / 4)) || stopped.contains(&it);
+        (period - 1..=period + 1).any(is_stalled)
+    };
     let found = history.violations(first, last, stalled);
     let (begun, succeeded) = (history.began.values().flatten().count(), history.succeeded.len());
     let without =
         |runs: &BTreeMap<u64, Vec<u64>>| (first..last).filter(|it| !runs.contains_key(it)).count();
     println!(
-        "{seconds} periods, {} without a run, {} without a success; {} calls, {} skipped, {begun} runs begun, \
-         {succeeded} succeeded, {} failed, {kills} killed, {} errors; {} periods in a stall; {} violations",
+        "{seconds} periods, {} without a run, {} without a success; {} calls, {} skipped, {} too early, {begun} runs \
+         begun, {succeeded} succeeded, {} failed, {kills} killed, {} errors; {} periods in a stop of the server, {} in a \
+         stall; {} violations",
         without(&history.began),
         without(&history.succeeded),
         history.asked.len(),
         history.skipped.len(),
-        history.failed,
+        history.failing.len(),
+        history.failed.len(),
         history.errors.len(),
+        stopped.len(),
         (first..last).filter(|&it| stalled(it)).count(),
         found.len()
     );
@@ -287,7 +374,8 @@ fn no_period_has_two_successes_through_kills_and_a_wrong_clock() {
         println!("  {}", error.trim_end());
     }
     assert!(found.is_empty(), "{found:#?}");
-    assert!(kills == wanted && succeeded as u64 > seconds / 3, "too little happened");
+    assert!(kills == wanted && succeeded as u64 > seconds / 5, "too little happened");
+    assert!(!history.failed.is_empty() && !history.failing.is_empty() && !stopped.is_empty());
     let job = LockClient::open(server.url()).unwrap().once("job", Period::every(PERIOD)).unwrap();
     // Nobody is left. What was under way has died, once its lease is over.
     let end = Instant::now() + SOON;

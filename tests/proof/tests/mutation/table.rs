@@ -1722,8 +1722,8 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     ),
     bug(
         "job-note-of-another-death",
-        "jobs: versions at one job",
-        "leasehold::tests::once::older::older_run_between_two_of_this_version_counts",
+        "jobs: a run under way is waited for",
+        "leasehold::tests::once::retry::run_that_dies_counts_as_one_that_fails",
     ),
     bug(
         "job-earlier-count-believed",
