@@ -521,6 +521,10 @@ impl LockOptions {
     /// message is lost, within a second of the next one. Waiters that do not queue, and other
     /// libraries, wait for the end of the linger. It lasts for half of the remaining lease at most.
     ///
+    /// The process takes the lease again within a second of the last reply that confirmed it, and
+    /// asks Redis otherwise: a lock that was deleted or taken meanwhile is noticed by then. While
+    /// threads lock over and over, the worker renews the lease more than once a second for that.
+    ///
     /// Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. A process that locks
     /// more than once a microsecond sends a command now and then, because no token runs ahead of
     /// the server's clock.

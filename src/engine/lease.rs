@@ -29,6 +29,7 @@ use crate::base::share::Access;
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
+use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::owner_value::OwnerValue;
 use crate::wire::failure::Failure;
 
@@ -42,6 +43,8 @@ use usage::{AtomicUsage, Usage};
 
 /// A lease is renewed after its time to live divided by this.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// The first renewal of a claim comes this long after its grant. A hold that is shorter pays nothing for it.
+const CLAIM_RENEWED_AFTER: Duration = Duration::from_millis(200);
 /// The due time is rounded down to a tick of that period divided by this.
 const TICKS_PER_PERIOD: u32 = 16;
 
@@ -75,6 +78,8 @@ pub(crate) struct Lease {
     is_claim: AtomicBool,
     /// Whether the last renewal failed. A lease that runs out then is lost because Redis was unreachable.
     failing: AtomicBool,
+    /// When the last request was sent whose reply confirmed the owner.
+    confirmed_at: AtomicMoment,
     /// When a message last reported its eviction; the past if none did, or if Redis has denied it since.
     doubted_at: AtomicMoment,
     /// How many commands of holders are under way or had no reply. With any, the lease must not go to another thread
@@ -129,6 +134,7 @@ impl Lease {
             due: AtomicMoment::new(Moment::FAR),
             is_claim: AtomicBool::new(grant.ttl < options.lease.ttl()),
             failing: AtomicBool::new(false),
+            confirmed_at: AtomicMoment::new(grant.sent),
             doubted_at: AtomicMoment::new(Moment::PAST),
             commands: AtomicU32::new(0),
             renewals_under_way: AtomicU32::new(0),
@@ -142,7 +148,12 @@ impl Lease {
             clock,
             grant,
         };
-        lease.renew_at.set(lease.renewal_after(lease.grant.sent, lease.whole(), 0));
+        let renew_at = lease.renewal_after(lease.grant.sent, lease.whole(), 0);
+        lease.renew_at.set(match lease.is_claim() && renew_at != Moment::FAR {
+            // A claim is short, so that a dead owner keeps nobody waiting. A holder that lives need not bear that for long.
+            true => renew_at.min(lease.now().after(CLAIM_RENEWED_AFTER)),
+            false => renew_at,
+        });
         Arc::new(lease)
     }
 
@@ -383,6 +394,11 @@ impl Lease {
         sent.after(period).rounded_down(period / TICKS_PER_PERIOD)
     }
 
+    /// Whether its holds count their renewals.
+    fn counts_renewals(&self) -> bool {
+        self.most_renewals.load(Ordering::SeqCst) != u32::MAX
+    }
+
     /// Whether `max_renewals` allows no further renewal.
     fn are_used_up(&self, renewals: u32) -> bool {
         let most = self.most_renewals.load(Ordering::SeqCst);
@@ -432,6 +448,7 @@ impl Lease {
         let leased = validity(sent, ttl, &self.value.options).max(self.leased_until());
         self.leased_until.set(leased);
         self.valid_until.set(leased);
+        self.confirmed_at.raise(sent);
         self.failing.store(false, Ordering::SeqCst);
         (guarded.failures, guarded.failure) = (0, None);
         if ttl >= self.ttl() {
@@ -469,8 +486,14 @@ impl Lease {
         self.doubted_at.get() != Moment::PAST
     }
 
+    /// Whether Redis has confirmed the owner lately, so that a thread may take the lease again without asking.
+    pub(crate) fn is_fresh(&self, now: Moment) -> bool {
+        now.since(self.confirmed_at.get()) < HEARTBEAT
+    }
+
     /// Notes that Redis confirmed the owner in reply to a request that was sent at `sent`.
     pub(crate) fn confirmed(&self, sent: Moment) {
+        self.confirmed_at.raise(sent);
         // A reply to a request that was sent before the message came says nothing about what the message
         // reports.
         let doubted_at = self.doubted_at.get();

@@ -54,7 +54,7 @@ macro_rules! view_methods {
             ///
             /// After a hand-over by the [queue](crate::Wait::queue) that is at first two seconds and a command
             /// time-out at most. [`max_clock_skew`](crate::LockClientBuilder::max_clock_skew) is already
-            /// deducted. The first renewal follows within a third of that and makes the lease whole.
+            /// deducted. The first renewal follows after about 200 ms and makes the lease whole.
             ///
             /// ```
             #[doc = concat!("# fn demo(guard: &leasehold::", stringify!($view), ") {")]

@@ -138,3 +138,48 @@ fn slot_that_stays_locked_for_two_seconds_costs_no_lease() {
         guard.release().unwrap();
     }
 }
+
+/// A claim lasts for three seconds, and the holder does not depend on it for long.
+#[test]
+fn handed_over_lease_is_whole_soon_and_outlives_a_stall() {
+    let Handed { server, link, guard, .. } = hand_over();
+    server.advance(SECOND / 4);
+    assert!(guard.remaining() > SECOND * 20, "{:?}", guard.remaining());
+    link.silence();
+    server.advance(SECOND * 5);
+    assert!(guard.is_valid());
+    link.restore();
+    server.advance(SECOND * 6);
+    assert!(guard.remaining() > SECOND * 20, "{:?}", guard.remaining());
+    guard.release().unwrap();
+}
+
+/// Its holds would follow those of the next owner, with lesser tokens.
+#[test]
+fn process_that_relocks_notices_a_deletion_within_a_heartbeat() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let options = LockOptions::new().linger(SECOND / 2);
+    let lock = here.mutex_with("a", options).unwrap();
+    lock.lock().unwrap().release().unwrap();
+    until(|| here.engine().listener.is_live());
+    let relock = || match lock.try_lock().unwrap() {
+        Some(guard) => guard.release().is_ok(),
+        None => false,
+    };
+    // Renewals keep it fresh, and no thread asks for it.
+    for _ in 0..50 {
+        server.advance(SECOND / 10);
+        assert!(relock());
+    }
+    assert_eq!(server.keys().iter().filter(|key| *key == b"a").count(), 1);
+    assert!(server.delete("a"));
+    let next = there.mutex("a").unwrap().try_lock().unwrap().expect("free");
+    let mut late = 0;
+    while relock() {
+        server.advance(SECOND / 10);
+        late += 1;
+    }
+    assert!(late <= 10, "it goes on for {late}00 ms");
+    assert!(next.is_valid());
+}

@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | `EndValidity` | at the end of the lease | the same |
 //! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over |
-//! | `Renew` | after a third of the lease | if a thread has taken it again since the last look |
+//! | `Renew` | after a third of the lease, of a claim after 200 ms | if a thread has taken it again since the last look; then also two thirds of a heartbeat after it was last confirmed |
 //! | `Ask` | at once, if the last change of a read-write lock had no reply, or an eviction was reported | never |
 //! | `Announce` | when it was held for a second, and every twenty | never |
 //!
@@ -23,11 +23,15 @@ use std::time::Duration;
 
 use crate::base::sync::Ordering;
 use crate::base::time::Moment;
+use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::lease::usage::Usage;
 use crate::engine::lease::{Lease, LeaseEnd};
 
 /// Within this time Redis shows a new count of reentries.
 const SHOW_AFTER: Duration = Duration::from_millis(20);
+
+/// A lease that threads take over and over is renewed this long after it was last confirmed.
+const REFRESHED_AFTER: Duration = Duration::from_nanos(HEARTBEAT.as_nanos() as u64 * 2 / 3);
 
 /// For what the worker comes to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,7 @@ impl Lease {
             // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
             // and over would ask for one, and all such threads would wait for the lock of the task queue.
             next = next.min(now.after(self.value.options.linger));
+            next = next.min(Some(self.refresh_at()).filter(|&at| at > now).unwrap_or(Moment::FAR));
         }
         self.due.set(next);
         (next, was_retaken)
@@ -124,7 +129,17 @@ impl Lease {
     /// Whether the worker is to renew it now. A lease that lingers is not renewed, unless it `was_retaken`: threads that take
     /// it over and over must find it renewed, whenever the worker comes.
     pub(crate) fn needs_renewal(&self, now: Moment, was_retaken: bool) -> bool {
-        self.renew_at() <= now && (self.is_held() || was_retaken)
+        let is_due = self.renew_at() <= now && (self.is_held() || was_retaken);
+        is_due || was_retaken && self.refresh_at() <= now
+    }
+
+    /// When a lease that threads take over and over is renewed, so that they find it fresh.
+    fn refresh_at(&self) -> Moment {
+        // A renewal counts against `max_renewals`. Without it such a lease is asked for anew.
+        match self.counts_renewals() {
+            true => Moment::FAR,
+            false => self.confirmed_at.get().after(REFRESHED_AFTER),
+        }
     }
 
     /// When its slot is to be announced; [`Moment::FAR`] if it is not.

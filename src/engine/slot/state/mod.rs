@@ -208,7 +208,8 @@ impl SlotState {
         let is_behind = self.acquirer.as_ref().is_some_and(|acquirer| acquirer.waits)
             || request.options.access() == Some(Access::Read);
         let retaken = self.entries.iter().enumerate().find_map(|(index, entry)| {
-            let lease = entry.lingering().filter(|_| !is_behind)?;
+            // What Redis has not confirmed for a heartbeat may have been deleted, and be another's by now.
+            let lease = entry.lingering().filter(|it| !is_behind && it.is_fresh(step.now))?;
             Some((index, Hold::next(lease, &request.options, step.now)?))
         });
         let Some((index, hold)) = retaken else { return self.end_lingers_before(request, step) };

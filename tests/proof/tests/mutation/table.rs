@@ -508,6 +508,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::hold::last_guard_dropped_releases_in_any_order",
     ),
     bug(
+        "unconfirmed-linger-taken-again",
+        "a hold that another may have",
+        "leasehold::tests::renewal::process_that_relocks_notices_a_deletion_within_a_heartbeat",
+    ),
+    bug(
+        "claim-renewed-at-a-third",
+        "rule 9",
+        "leasehold::tests::renewal::handed_over_lease_is_whole_soon_and_outlives_a_stall",
+    ),
+    bug(
         "lines-written-by-the-worker",
         "renewals wait for no logger",
         "it::blocked_logger::logger_that_blocks_keeps_no_lease_from_renewal_and_no_loss_from_its_callback",
