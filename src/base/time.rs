@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 pub(crate) use atomic_moment::AtomicMoment;
 
 /// The clocks of two machines may drift apart by this fraction of the measured time…
-const DRIFT_SHARE: u32 = 100;
+const DRIFT_FRACTION: u32 = 100;
 /// …and this is the precision of expiry at the server.
 const DRIFT_FLOOR: Duration = Duration::from_millis(2);
 
 /// The part of a span that must not be relied on: 1 % + 2 ms.
 pub(crate) fn drift_allowance(span: Duration) -> Duration {
-    // A share and a floor: a share alone would allow almost nothing for a short lease, whose expiry
+    // A fraction and a floor: a fraction alone would allow almost nothing for a short lease, whose expiry
     // Redis still checks by whole milliseconds.
-    span / DRIFT_SHARE + DRIFT_FLOOR
+    span / DRIFT_FRACTION + DRIFT_FLOOR
 }
 
 /// A point on the [`Clock`], in nanoseconds; by default [`PAST`](Moment::PAST).

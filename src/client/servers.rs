@@ -73,7 +73,7 @@ pub(super) fn seeds(
 
 /// The servers of a quorum.
 pub(super) fn servers(settings: &Settings, given: &[GivenServer]) -> Result<Vec<Endpoint>> {
-    // The table of claims has one bit for each server.
+    // The table of ballots has one bit for each server.
     if given.len() >= MAX_SERVERS {
         return Err(Error::config(
             "urls",

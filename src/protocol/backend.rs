@@ -164,14 +164,16 @@ impl LockServer for TransportServer<'_> {
         // Not by the batcher. `ASKING` permits the next command of its connection, whoever sends
         // that: a command of another thread between the two would use the permission up, and ours
         // would be sent back with `MOVED`.
-        self.transport.exchange(deadline, |connection| connection.call_asking(call, deadline))
+        self.transport
+            .with_connection(deadline, |connection| connection.call_asking(call, deadline))
     }
 
     fn call_with(&self, request: impl Fn() -> Call, deadline: Moment) -> Result<Reply, Failure> {
         // Not by the batcher either: that packs a command before it has a connection, and the wait
         // for a connection may outlast the deadline that the command contains.
         let call = if self.asking { Connection::call_asking } else { Connection::call };
-        self.transport.exchange(deadline, |connection| call(connection, &request(), deadline))
+        self.transport
+            .with_connection(deadline, |connection| call(connection, &request(), deadline))
     }
 
     fn session<T>(
@@ -181,7 +183,7 @@ impl LockServer for TransportServer<'_> {
     ) -> Result<T, Failure> {
         // `asking` does not matter here: a session is several commands (`RoundTrips::Many`), and
         // those wait for the end of the import rather than follow an `ASK`.
-        self.transport.exchange(deadline, |connection| operation(connection))
+        self.transport.with_connection(deadline, |connection| operation(connection))
     }
 
     fn connect(&self, deadline: Moment) -> Result<(), Failure> {

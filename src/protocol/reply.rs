@@ -72,7 +72,7 @@ pub(crate) struct Busy {
     pub(crate) hands_over: bool,
 }
 
-/// What Redis says about an owner's claim.
+/// What Redis says about whether an owner has the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
     /// The owner had it, and the request was carried out.

@@ -65,7 +65,7 @@ pub(crate) fn locate(error: RedisError, address: &str, limit: Limit) -> RedisErr
     // An error may pass through several layers, each of which knows an address. The first is the
     // right one: that of the node which replied, and not that of the master which the client looked
     // for.
-    if located(&error).is_some() || place(&error).is_some() {
+    if located(&error).is_some() || server_of(&error).is_some() {
         return error;
     }
     if let Some(io) = io_error(&error) {
@@ -177,19 +177,19 @@ fn located(error: &RedisError) -> Option<&Located> {
 }
 
 /// The address in an error that a server's reply became, if it has one.
-pub(crate) fn place(error: &RedisError) -> Option<&str> {
+pub(crate) fn server_of(error: &RedisError) -> Option<&str> {
     // From the end: the server's own text may contain the same words.
     error.detail()?.rsplit_once(BEGIN)?.1.strip_suffix(')')
 }
 
 /// That address as a part of a sentence.
 pub(crate) fn at_which(error: &RedisError) -> String {
-    place(error).map_or(String::new(), |address| format!(" at {address}"))
+    server_of(error).map_or(String::new(), |address| format!(" at {address}"))
 }
 
 /// The server as the subject of a sentence.
 pub(crate) fn subject(error: &RedisError) -> String {
-    match place(error) {
+    match server_of(error) {
         Some(sentinel) if sentinel.starts_with(SENTINEL) => sentinel.to_owned(),
         _ => format!("Redis{}", at_which(error)),
     }
@@ -201,7 +201,7 @@ const SENTINEL: &str = "the sentinel at ";
 pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
     // Only a failed log-in has no code here, see `raw_connection`.
     let code = error.code().unwrap_or("WRONGPASS").to_owned();
-    let said = without_place(error.detail().unwrap_or_default());
+    let said = without_server(error.detail().unwrap_or_default());
     redis::make_extension_error(code, Some(format!("{said}{BEGIN}{SENTINEL}{address})")))
 }
 
@@ -210,7 +210,7 @@ pub(crate) const UNREADABLE: &str = "the reply does not have the form of one to 
 
 /// The error of a reply that cannot be read, with the server's address.
 pub(crate) fn unreadable(error: &RedisError, address: &str) -> RedisError {
-    let what = without_place(error.detail().unwrap_or("something else"));
+    let what = without_server(error.detail().unwrap_or("something else"));
     let detail = format!("{what}{BEGIN}{address})");
     RedisError::from((ErrorKind::UnexpectedReturnType, UNREADABLE, detail))
 }
@@ -222,13 +222,13 @@ fn without_words_of_the_command(said: &str) -> &str {
     end.map_or(said, |end| &said[..end])
 }
 
-fn without_place(detail: &str) -> &str {
+fn without_server(detail: &str) -> &str {
     detail.rsplit_once(BEGIN).map_or(detail, |(said, _)| said)
 }
 
 /// The text of an error, without the address that was added to a reply.
 pub(crate) fn words(error: &RedisError) -> String {
-    let Some(detail) = error.detail().map(without_place) else { return error.to_string() };
+    let Some(detail) = error.detail().map(without_server) else { return error.to_string() };
     match error.code() {
         Some(code) => format!("{code} {detail}").trim_end().trim_end_matches('.').to_owned(),
         None => detail.to_owned(),
@@ -292,7 +292,7 @@ mod tests {
         let error = reply("-WRONGPASS invalid username-password pair or user is disabled.\r\n");
         let error = locate(error, "10.0.0.7:6379", LIMIT);
         assert_eq!(error.code(), Some("WRONGPASS"));
-        assert_eq!(place(&error), Some("10.0.0.7:6379"));
+        assert_eq!(server_of(&error), Some("10.0.0.7:6379"));
         assert_eq!(words(&error), "WRONGPASS invalid username-password pair or user is disabled");
     }
 

@@ -7,7 +7,7 @@ use redis::{ErrorKind, RedisError};
 use crate::base::error::Error;
 use crate::wire::endpoint::OVER_TLS;
 use crate::wire::error_context::{
-    NO_THREAD, PROVIDER, at_which, io_kind, is_lookup, is_tls_fault, place, subject, words,
+    NO_THREAD, PROVIDER, at_which, io_kind, is_lookup, is_tls_fault, server_of, subject, words,
 };
 use crate::wire::failure::{Failure, NO_LOCK, NotSentReason, RefusalKind, is_max_clients};
 use crate::wire::server_version::is_too_old;
@@ -50,7 +50,7 @@ impl From<Failure> for Error {
                 Error::unknown_outcome(format!(
                     "{} replied with {}, which is no reply to this command, so it is not known whether the \
                      command ran; look whether a proxy stands before Redis, and connect past it",
-                    place(&error).unwrap_or("Redis"),
+                    server_of(&error).unwrap_or("Redis"),
                     words(&error)
                 ))
                 .with_source(error)
@@ -201,7 +201,7 @@ fn no_redis(error: &RedisError, redis: &str, said: &str) -> String {
     // The driver has no kinds for these, so their texts decide. A server with another wording gets
     // the last text, which is less helpful and still right.
     if error.kind() == ErrorKind::Parse {
-        let address = place(error).unwrap_or("the server");
+        let address = server_of(error).unwrap_or("the server");
         format!(
             "{address} does not speak the Redis protocol; check the port, and whether it expects rediss://"
         )

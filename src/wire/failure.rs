@@ -8,7 +8,9 @@ use redis::Value;
 use redis::{ErrorKind, RedisError};
 
 use crate::base::text::{Span, clean};
-use crate::wire::error_context::{Limit, is_tls_fault, locate, place, silence, unreadable, words};
+use crate::wire::error_context::{
+    Limit, is_tls_fault, locate, server_of, silence, unreadable, words,
+};
 
 /// Why there is no reply, by what may have happened on the server.
 #[derive(Clone, Debug)]
@@ -455,7 +457,7 @@ impl fmt::Display for Failure {
             Failure::NotSent(NotSentReason::InvalidSetting { field, wrong, expected }) => {
                 format!("invalid {field}: {wrong}, expected {expected}")
             }
-            Failure::Refused(error) => match place(error) {
+            Failure::Refused(error) => match server_of(error) {
                 Some(address) => format!("{address} says {}", words(error)),
                 None => words(error),
             },

@@ -108,7 +108,7 @@ impl Transport {
     }
 
     /// Runs several commands on one connection.
-    pub(crate) fn exchange<T>(
+    pub(crate) fn with_connection<T>(
         &self,
         deadline: Moment,
         mut exchange: impl FnMut(&mut Connection) -> Result<T, Failure>,
@@ -117,7 +117,7 @@ impl Transport {
         // No place of the batcher is taken. A `WAIT` of seconds in one of its few places would hold
         // up all the short commands behind it.
         Failure::retry_while(Failure::is_closed_before, || {
-            self.pool.exchange(self.manager.now(), deadline, &mut exchange)
+            self.pool.with_connection(self.manager.now(), deadline, &mut exchange)
         })
     }
 

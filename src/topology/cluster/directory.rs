@@ -37,7 +37,7 @@ use crate::wire::transport::{Lane, Transport};
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// In a refresh, a node may use this part of the remaining time, so that one dead node leaves time
 /// for two others.
-const SHARE: usize = 3;
+const PARTS: usize = 3;
 
 /// The nodes of a cluster, and the hash slots of each.
 pub(crate) struct Directory {
@@ -349,8 +349,8 @@ impl Directory {
         let mut last = no_master();
         for (number, member) in asked.iter().enumerate() {
             let now = self.clock.now();
-            let share = (asked.len() - number).min(SHARE);
-            let left = deadline.since(now) / u32::try_from(share).unwrap_or(1);
+            let parts = (asked.len() - number).min(PARTS);
+            let left = deadline.since(now) / u32::try_from(parts).unwrap_or(1);
             let slots = Call::plain(&[b"CLUSTER", b"SLOTS"]);
             let outcome = member.transport().and_then(|node| node.call(&slots, now.after(left)));
             let told = outcome.map(|reply| ranges(&reply.value, member.address()));
@@ -384,20 +384,20 @@ impl Directory {
     /// Notes the master of a hash slot from a redirection. Other hash slots have likely moved too.
     pub(super) fn note(&self, slot: u16, to: &Address) {
         let mut map = self.map.lock();
-        let place = self.place(&mut map, to);
-        map.note(slot, place);
+        let index = self.index_of(&mut map, to);
+        map.note(slot, index);
         self.change();
     }
 
     /// The node at an address, to which an `ASK` leads. Its hash slots do not change.
     pub(super) fn member_at(&self, address: &Address) -> Arc<ClusterNode> {
         let mut map = self.map.lock();
-        let place = self.place(&mut map, address);
-        Arc::clone(&map.masters[place])
+        let index = self.index_of(&mut map, address);
+        Arc::clone(&map.masters[index])
     }
 
     /// The index of a node on the map. A new node is added.
-    fn place(&self, map: &mut HashSlotMap, address: &Address) -> usize {
+    fn index_of(&self, map: &mut HashSlotMap, address: &Address) -> usize {
         let found = map.masters.iter().position(|member| *member.address() == *address);
         found.unwrap_or_else(|| {
             map.masters.push(self.member(address));

@@ -32,7 +32,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// Another round needs this part of the whole time for its replies: a call that is sent in the last
 /// moment ends as an unknown outcome, and a clear refusal is better.
-const LAST_ROUND_SHARE: u32 = 8;
+const LAST_ROUND_FRACTION: u32 = 8;
 
 impl Directory {
     /// Runs `step` at the node that has a hash slot, and follows redirections. The engine must be able
@@ -45,7 +45,7 @@ impl Directory {
         mut step: impl FnMut(&Arc<Transport>, bool) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let (mut hops, mut pause) = (0, SHORTEST_PAUSE);
-        let round = deadline.since(self.now()) / LAST_ROUND_SHARE;
+        let round = deadline.since(self.now()) / LAST_ROUND_FRACTION;
         let mut once: Option<Arc<ClusterNode>> = None;
         let mut why = None;
         // If the time ends in a later round, the reason of the earlier ones says more: "the

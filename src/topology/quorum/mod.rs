@@ -8,7 +8,7 @@
 //! | `tally` | the ownership that all replies together show, and why there is no majority |
 //! | `inspection` | the holder of the lock, and what each server says of it |
 //! | `listener` | the messages that servers publish about releases |
-//! | `claims` | which servers may still have a vote of which attempt |
+//! | `ballot` | which servers may still have a vote of which attempt |
 //!
 //! # One round
 //!
@@ -72,7 +72,7 @@
 //! than the longest lease, each together with a loss of memory. Then tokens may repeat within the
 //! lost time.
 
-mod claims;
+mod ballot;
 mod inspection;
 mod listener;
 mod round;
@@ -112,7 +112,7 @@ use crate::wire::script::{Call, probe};
 use crate::wire::transport::Lane;
 
 pub(crate) use crate::topology::multi_node::node::{Node, NodeSettings};
-pub(crate) use claims::MAX_SERVERS;
+pub(crate) use ballot::MAX_SERVERS;
 pub(crate) use servers::{Quorum, QuorumRules};
 
 impl Quorum {
@@ -216,9 +216,9 @@ impl Protocol for Quorum {
     ) -> Result<OwnershipReply, Failure> {
         self.check_lease(TTL_OF_EXTEND, ttl)?;
         let calls = [target.renew(owner, ttl, count)];
-        // Before sending: once a server has extended the lease, the claim must outlive it, even if
-        // no reply arrives. A claim that is swept too early would leave its vote behind.
-        self.claims.lengthen(owner, deadline.after(ttl));
+        // Before sending: once a server has extended the lease, the ballot must outlive it, even if
+        // no reply arrives. A ballot that is swept too early would leave its vote behind.
+        self.ballots.lengthen(owner, deadline.after(ttl));
         let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
         self.tally(&node_replies, 0, owner, TallyKind::Renew).map(OwnershipReply::from)
     }
@@ -246,7 +246,7 @@ impl Protocol for Quorum {
             .iter()
             .map(|request| {
                 if let LeaseCommand::Renew { ttl, .. } = request.command {
-                    self.claims.lengthen(request.owner, deadline.after(ttl));
+                    self.ballots.lengthen(request.owner, deadline.after(ttl));
                 }
                 request.call()
             })
@@ -374,7 +374,7 @@ impl Protocol for Quorum {
     }
 
     fn may_still_own(&self, owner: &[u8]) -> bool {
-        self.claims.servers(owner) != 0
+        self.ballots.servers(owner) != 0
     }
 
     fn publishers(&self) -> Arc<dyn Publishers> {

@@ -139,7 +139,7 @@ impl Quorum {
         if outrun && round.counted + round.again + round.holders.len() >= need {
             return Ok(AcquireReply::Split(self.round_time.get()));
         }
-        let open = self.claims.servers(request.owner) != 0;
+        let open = self.ballots.servers(request.owner) != 0;
         // Enough servers are well, and got the request too late. `Late` means that nothing was
         // done, so it must not be returned while a vote may be left.
         if !open && round.counted + round.again + round.holders.len() >= need {
@@ -198,12 +198,12 @@ impl Quorum {
             })
             .collect();
 
-        // Noted before sending: a panic or a lost reply must leave a claim, not a vote that nobody
+        // Noted before sending: a panic or a lost reply must leave a ballot, not a vote that nobody
         // withdraws. Twice the time to live: a server may accept at `limit`, and repeated
-        // acceptances may extend its lease; a claim that ends too late costs only memory.
+        // acceptances may extend its lease; a ballot that ends too late costs only memory.
         let bits = calls.iter().enumerate().map(|(node, calls)| u64::from(calls.is_some()) << node);
         let asked = bits.fold(0, |asked, bit| asked | bit);
-        self.claims.ask(request.owner, asked, sent, limit, limit.after(request.ttl * 2));
+        self.ballots.ask(request.owner, asked, sent, limit, limit.after(request.ttl * 2));
         let node_replies = self.ask(&calls, Lane::Callers, self.rules.need, limit);
 
         let mut round = Round {
@@ -271,15 +271,15 @@ impl Quorum {
                 _ => over |= settled,
             }
         }
-        self.claims.replied(request.owner, accepted, over);
+        self.ballots.replied(request.owner, accepted, over);
         round.node_replies = node_replies;
         Ok(round)
     }
 
-    /// Withdraws the votes that servers gave or may have given. Where that fails, the claim
+    /// Withdraws the votes that servers gave or may have given. Where that fails, the ballot
     /// remains, and the worker goes on.
     fn withdraw_votes(&self, target: &Target, request: &AcquireRequest<'_>, deadline: Moment) {
-        let servers = self.claims.servers(request.owner);
+        let servers = self.ballots.servers(request.owner);
         if servers == 0 {
             return;
         }
@@ -299,7 +299,7 @@ impl Quorum {
         let deadline = deadline.max(self.clock.now().after(WITHDRAW_TIME));
         let node_replies = self.ask(&calls, Lane::Callers, 0, deadline);
         for (node, reply) in first_replies(&node_replies) {
-            self.claims.released(request.owner, 1 << node, reply.sent);
+            self.ballots.released(request.owner, 1 << node, reply.sent);
         }
     }
 }

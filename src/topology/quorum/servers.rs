@@ -9,7 +9,7 @@ use crate::base::time::{Clock, Moment};
 use crate::topology::multi_node::node::Node;
 use crate::topology::multi_node::recent_messages::RecentMessages;
 use crate::topology::multi_node::scatter::{NodeReply, NodeRequest, ask};
-use crate::topology::quorum::claims::Claims;
+use crate::topology::quorum::ballot::Ballots;
 use crate::topology::quorum::listener::RoundTime;
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
@@ -34,7 +34,7 @@ pub(crate) struct Quorum {
     pub(super) rules: QuorumRules,
     pub(super) identity: Arc<Identity>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) claims: Claims,
+    pub(super) ballots: Ballots,
     pub(super) round_time: Arc<RoundTime>,
     /// The owners whose releases other clients' servers have announced.
     pub(super) released: Arc<RecentMessages>,
@@ -52,7 +52,7 @@ impl Quorum {
             rules,
             identity,
             clock,
-            claims: Claims::default(),
+            ballots: Ballots::default(),
             round_time: Arc::new(RoundTime::new()),
             released: Arc::default(),
         }
@@ -77,7 +77,7 @@ impl Quorum {
             .collect();
         let mut node_replies =
             ask(&asked, lane, enough, self.limit(deadline), &*self.clock).into_iter();
-        // One place for each server, asked or not: bits of claims are places in this list.
+        // One place for each server, asked or not: bits of ballots are places in this list.
         calls.iter().map(|calls| calls.as_ref().and_then(|_| node_replies.next())).collect()
     }
 

@@ -136,7 +136,7 @@ impl Quorum {
                     // The release ran and found no vote. An error reply has no time of its own, so
                     // the earliest possible moment is used.
                     if kind == TallyKind::Release {
-                        self.claims.released(owner, 1 << node, node_reply.asked);
+                        self.ballots.released(owner, 1 << node, node_reply.asked);
                     }
                     continue;
                 }
@@ -149,7 +149,7 @@ impl Quorum {
             // The earliest sending of all: an extended lease is valid from there, as with a grant.
             first = first.min(reply.sent);
             if kind == TallyKind::Release {
-                self.claims.released(owner, 1 << node, reply.sent);
+                self.ballots.released(owner, 1 << node, reply.sent);
                 // The key is gone because the first sending deleted it, or because it was lost
                 // before. On one server the engine decides between the two (rule 15). Here one
                 // vote may count as released: it needs a majority to matter.

@@ -48,7 +48,7 @@ fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
 }
 
 #[test]
-fn contended_attempts_leave_no_claims() {
+fn contended_attempts_leave_no_ballots() {
     const ATTEMPTS: usize = 300;
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
@@ -79,8 +79,8 @@ fn contended_attempts_leave_no_claims() {
     }
     assert!(busy > ATTEMPTS / 2, "{busy}");
     let owed = |quorum: &Quorum| owners.iter().filter(|owner| quorum.may_still_own(owner)).count();
-    assert_eq!(quorum.claims.count(), owed(&quorum));
-    // A vote that could not be withdrawn at once is left to the worker, and its claim ends with
+    assert_eq!(quorum.ballots.count(), owed(&quorum));
+    // A vote that could not be withdrawn at once is left to the worker, and its ballot ends with
     // that.
     while owed(&quorum) > 0 {
         let command = LeaseCommand::Release { ttl: LEASE, last_token: None };
@@ -88,13 +88,13 @@ fn contended_attempts_leave_no_claims() {
             owners.iter().map(|owner| LeaseRequest { target: &target, owner, command }).collect();
         quorum.run(&requests, quorum.clock.now().after(TIMEOUT));
     }
-    assert_eq!(quorum.claims.count(), 0);
+    assert_eq!(quorum.ballots.count(), 0);
 }
 
 /// A key of another type keeps no vote, and it takes the place of one that may arrive yet only
 /// until the request for that is dead.
 #[test]
-fn claim_behind_a_foreign_key_ends_with_its_deadline() {
+fn ballot_behind_a_foreign_key_ends_with_its_deadline() {
     let servers: Vec<Server> = (0..3).map(|_| Server::start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::unix_url).collect();
     let quorum = quorum(urls.iter().map(String::as_str));
@@ -109,12 +109,12 @@ fn claim_behind_a_foreign_key_ends_with_its_deadline() {
         (0..10).any(|_| quorum.run(&requests, quorum.clock.now().after(TIMEOUT))[0].is_ok())
     };
     let now = quorum.clock.now();
-    quorum.claims.ask(b"dead", 0b111, now, now, now.after(LEASE));
+    quorum.ballots.ask(b"dead", 0b111, now, now, now.after(LEASE));
     assert!(give_back(b"dead"), "the worker goes on until the lease is over");
-    assert_eq!(quorum.claims.count(), 0);
-    quorum.claims.ask(b"on its way", 0b111, now, now.after(LEASE), now.after(LEASE));
+    assert_eq!(quorum.ballots.count(), 0);
+    quorum.ballots.ask(b"on its way", 0b111, now, now.after(LEASE), now.after(LEASE));
     assert!(!give_back(b"on its way"));
-    assert_eq!(quorum.claims.count(), 1);
+    assert_eq!(quorum.ballots.count(), 1);
 }
 
 fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
@@ -256,7 +256,7 @@ fn release_returns_the_largest_count_of_listeners() {
     loop {
         let (owner, outcome) = attempted(&quorum, &target);
         assert!(matches!(outcome, Ok(AcquireReply::Granted(_))), "{outcome:?}");
-        let is_everywhere = quorum.claims.servers(&owner) == 0b111;
+        let is_everywhere = quorum.ballots.servers(&owner) == 0b111;
         let request =
             ReleaseRequest { owner: &owner, ttl: LEASE, last_token: None, kind: ReleaseKind::Lua };
         let deadline = quorum.clock.now().after(TIMEOUT);

@@ -47,7 +47,7 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
     }
 }
 
-/// How many servers replied what about an owner's claim.
+/// How many servers returned each ownership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) done: usize,

@@ -21,7 +21,7 @@ impl BatchSender for Pool {
         // too.
         let (start, deadline) = batch.span();
         let mut send = || {
-            self.exchange(start, deadline, |connection| {
+            self.with_connection(start, deadline, |connection| {
                 // Sealed with the connection in hand: the command of a caller that has given up
                 // during the wait for it must not be sent.
                 let (packed, count, deadline) = batch.seal();

@@ -222,7 +222,7 @@ impl Pool {
     }
 
     /// Runs one exchange on a borrowed connection. The caller has waited for it since `start`.
-    pub(crate) fn exchange<T>(
+    pub(crate) fn with_connection<T>(
         &self,
         start: Moment,
         deadline: Moment,

@@ -691,7 +691,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "withdrawn-attempt-kept",
         "nothing is left",
-        "leasehold::topology::quorum::tests::contended_attempts_leave_no_claims",
+        "leasehold::topology::quorum::tests::contended_attempts_leave_no_ballots",
     ),
     bug(
         "first-sending-forgotten",
