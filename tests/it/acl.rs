@@ -748,6 +748,9 @@ fn added_permissions_of_a_job_are_exact() {
             Err(error) if error.is_lost() => {}
             outcome => outcome?,
         }
+        // That it died is noted.
+        let careful = other.clone().retry_after(SOON);
+        let Begun::Failing { .. } = careful.begin()? else { panic!("it is not due") };
         let _ = other.run(|_guard| {})?;
         one.forget().map(drop)
     });

@@ -99,7 +99,8 @@ impl LastRun {
     ///
     /// ```
     /// # fn demo(last: &leasehold::LastRun) {
-    /// println!("for the period that began at {:?}", last.period().start);
+    /// let waited = last.began().duration_since(last.period().start);
+    /// println!("it began {waited:?} after its period");
     /// # }
     /// ```
     pub fn period(&self) -> Range<SystemTime> {
@@ -110,7 +111,8 @@ impl LastRun {
     ///
     /// ```
     /// # fn demo(last: &leasehold::LastRun) {
-    /// println!("began at {:?}", last.began());
+    /// let began = last.began().duration_since(std::time::UNIX_EPOCH);
+    /// println!("began {} s after the epoch", began.map_or(0, |it| it.as_secs()));
     /// # }
     /// ```
     pub fn began(&self) -> SystemTime {
@@ -185,8 +187,8 @@ impl LastRun {
     ///
     /// ```
     /// # fn demo(last: &leasehold::LastRun) {
-    /// match last.due_at() {
-    ///     Some(at) => println!("not before {at:?}"),
+    /// match last.due_at().map(|at| at.duration_since(last.began())) {
+    ///     Some(pause) => println!("{pause:?} after it began"),
     ///     None => println!("at the next call"),
     /// }
     /// # }

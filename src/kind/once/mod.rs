@@ -111,8 +111,10 @@ impl Once {
     /// # use leasehold::{Once, Result, RunOutcome};
     /// # fn demo(job: Once) -> Result<()> {
     /// let job = job.retry_after(Duration::from_secs(600));
-    /// if let RunOutcome::Failing { next_at, last, .. } = job.run(|_guard| println!("the work"))? {
-    ///     println!("{last}; not again before {next_at:?}");
+    /// let outcome = job.run(|_guard| println!("the work"))?;
+    /// if let RunOutcome::Failing { .. } = outcome {
+    ///     // "not due yet: failed 3m ago (02:00:44 UTC) on web-3, took 41s: no paper; 1 try, due in 7m (02:10:44 UTC)"
+    ///     println!("{outcome}");
     /// }
     /// # Ok(())
     /// # }
@@ -238,8 +240,7 @@ impl Once {
     ///         // … the work, with run.guard() …
     ///         run.succeed()?;
     ///     }
-    ///     Begun::Skipped { ran_at, by } => println!("{by} ran it at {ran_at:?}"),
-    ///     other => println!("{other:?}"),
+    ///     other => println!("{other}"), // "skipped: ran 8h ago (02:00:03 UTC) on web-3"
     /// }
     /// # Ok(())
     /// # }

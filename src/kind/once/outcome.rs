@@ -59,24 +59,33 @@ pub enum RunOutcome<T, E = Infallible> {
     },
 }
 
+/// Shows what came of the call: `skipped: ran 8h ago (02:00:03 UTC) on web-3`.
 impl<T, E: fmt::Display> fmt::Display for RunOutcome<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunOutcome::Ran(_) => f.write_str("ran"),
             RunOutcome::Failed(error) => write!(f, "failed: {error}"),
-            RunOutcome::Skipped { ran_at, by } => {
-                write!(f, "skipped: ran {} {}", When::Past(*ran_at, by.since()), by.place())
-            }
-            RunOutcome::Running { by: None } => f.write_str("another runs it"),
-            RunOutcome::Running { by: Some(by) } => match by.since() {
-                Some(since) => write!(f, "it has run {} for {}", by.place(), Span(since)),
-                None => write!(f, "it runs {}", by.place()),
-            },
-            RunOutcome::Failing { last, next_at, .. } => {
-                write!(f, "not due yet: {last}; {}", last.next(*next_at))
-            }
+            RunOutcome::Skipped { ran_at, by } => skipped(f, *ran_at, by),
+            RunOutcome::Running { by } => running(f, by.as_ref()),
+            RunOutcome::Failing { last, next_at, .. } => failing(f, last, *next_at),
         }
     }
+}
+
+fn skipped(f: &mut fmt::Formatter<'_>, ran_at: SystemTime, by: &Holder) -> fmt::Result {
+    write!(f, "skipped: ran {} {}", When::Past(ran_at, by.since()), by.place())
+}
+
+fn running(f: &mut fmt::Formatter<'_>, by: Option<&Holder>) -> fmt::Result {
+    let Some(by) = by else { return f.write_str("another runs it") };
+    match by.since() {
+        Some(since) => write!(f, "it has run {} for {}", by.place(), Span(since)),
+        None => write!(f, "it runs {}", by.place()),
+    }
+}
+
+fn failing(f: &mut fmt::Formatter<'_>, last: &LastRun, next_at: SystemTime) -> fmt::Result {
+    write!(f, "not due yet: {last}; {}", last.next(next_at))
 }
 
 /// What came of a call to begin a run.
@@ -87,9 +96,9 @@ impl<T, E: fmt::Display> fmt::Display for RunOutcome<T, E> {
 /// # fn demo(job: &Once) -> Result<()> {
 /// match job.begin()? {
 ///     Begun::Run(run) => run.succeed()?,
-///     Begun::Skipped { by, .. } => println!("{by} has done it"),
 ///     Begun::Running { by: Some(by) } => println!("{by} is at it"),
-///     _ => println!("another is at it"),
+///     // "skipped: ran 8h ago (02:00:03 UTC) on web-3"
+///     other => println!("{other}"),
 /// }
 /// # Ok(())
 /// # }
@@ -122,6 +131,18 @@ pub enum Begun {
         /// When the job is due again, on the server's clock.
         next_at: SystemTime,
     },
+}
+
+/// Shows what came of the call: `skipped: ran 8h ago (02:00:03 UTC) on web-3`.
+impl fmt::Display for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Begun::Run(_) => f.write_str("begun"),
+            Begun::Skipped { ran_at, by } => skipped(f, *ran_at, by),
+            Begun::Running { by } => running(f, by.as_ref()),
+            Begun::Failing { last, next_at, .. } => failing(f, last, *next_at),
+        }
+    }
 }
 
 mod sealed {

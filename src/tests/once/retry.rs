@@ -301,4 +301,19 @@ fn outcomes_are_shown_to_people() {
     assert!(running.to_string().starts_with(&begin), "{running}");
     run.succeed().unwrap();
     assert_eq!(RunOutcome::<()>::Running { by: None }.to_string(), "another runs it");
+    // The same of calls for a job that is no closure.
+    let skipped = job(&there).begin().unwrap();
+    assert!(skipped.to_string().starts_with("skipped: ran "), "{skipped}");
+    server.advance(HOUR);
+    assert_eq!(job(&here).begin().unwrap().to_string(), "begun");
+    let failing = job(&here).retry_after(MINUTE).begin().unwrap();
+    let text = format!(
+        "not due yet: failed 0s ago (14:05:03 UTC) on {host}, took 0s: it was given up; 1 try, due in 1m (14:06:03 UTC)"
+    );
+    assert_eq!(failing.to_string(), text);
+    let running = begun(&job(&here));
+    server.advance(SECOND);
+    let hasty = job(&there).wait_at_most(Duration::ZERO).begin().unwrap();
+    assert!(hasty.to_string().starts_with(&begin), "{hasty}");
+    drop(running);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::{
     Begun, LeaseWatch, LockClient, LockOptions, Loss, Missed, Once, OwnedLease, Period, Result,
-    Run, RunEnd, RunOutcome,
+    Run, RunEnd,
 };
 
 use super::outcome::Outcome;
@@ -166,15 +166,12 @@ impl Request {
         let once = self.wait.map_or_else(|| once.clone(), |wait| once.clone().wait_at_most(wait));
         Ok(match once.begin()? {
             Begun::Run(run) => Acquired::Held(Held::Once(Box::new(run))),
-            Begun::Skipped { ran_at, by } => {
-                let text = success(&once, ran_at);
-                let brief = RunOutcome::<()>::Skipped { ran_at, by };
-                let text = text.unwrap_or_else(|| brief.to_string());
+            undue @ Begun::Skipped { ran_at, .. } => {
+                let text = success(&once, ran_at).unwrap_or_else(|| undue.to_string());
                 Acquired::Skipped(Undue { text, is_done: true })
             }
-            Begun::Failing { tries, last, next_at } => {
-                let text = RunOutcome::<()>::Failing { tries, last, next_at }.to_string();
-                Acquired::Skipped(Undue { text, is_done: false })
+            undue @ Begun::Failing { .. } => {
+                Acquired::Skipped(Undue { text: undue.to_string(), is_done: false })
             }
             _ => Acquired::NotHad,
         })
