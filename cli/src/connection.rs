@@ -76,6 +76,11 @@ impl ConnectionArguments {
         Ok(self.builder()?.announce(false).build()?)
     }
 
+    /// How long a connection attempt and each command may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// The settings of a client.
     pub(crate) fn builder(&self) -> Result<LockClientBuilder, Failure> {
         self.builder_for(&self.whole_url()?)

@@ -50,6 +50,38 @@ macro_rules! every_kind_methods {
                 self.0.inspect()
             }
 
+            /// Releases what this owner holds, in its place, and returns whether it held anything. It is for a process
+            /// that knows that the owner's process is dead, and need not wait for the end of its lease.
+            ///
+            /// The owner's value is what [`LeaseWatch::owner`](crate::LeaseWatch::owner) returned in the process that
+            /// has died, or [`Holder::owner`](crate::Holder::owner). It stands for one lease of one process, and no
+            /// other has it, so nobody else loses anything. The lock goes to the next waiter. If the owner lives, it
+            /// goes on until it notices, and until then only the fencing token keeps it from doing harm.
+            ///
+            /// Nothing is released any more once the time for a call is over, however long the request was stuck, and
+            /// no data is deleted: [Limits](crate::guide::limits#what-is-taken-for-a-lock) says how data is told from a
+            /// lock. The user needs the permissions of a forced release.
+            ///
+            /// # Errors
+            ///
+            /// When Redis cannot be asked, or not in time.
+            /// [`is_wrong_type`](crate::Error::is_wrong_type) if the key is no lock of this kind.
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if the request may have been served all the
+            /// same; it can be made again.
+            ///
+            /// ```
+            /// # fn demo(client: &leasehold::LockClient, dead: &[u8]) -> leasehold::Result<()> {
+            #[doc = $open]
+            /// if lock.release_for(dead)? {
+            ///     println!("the next one has it now");
+            /// }
+            /// # Ok(())
+            /// # }
+            /// ```
+            pub fn release_for(&self, owner: &[u8]) -> $crate::Result<bool> {
+                self.0.force_release_of(owner)
+            }
+
             /// Ends all waits for this lock by threads of this client; each fails with
             /// [`is_cancelled`](crate::Error::is_cancelled). Returns how many threads were waiting.
             ///

@@ -61,6 +61,20 @@ impl LeaseWatch {
         self.access
     }
 
+    /// The owner's value of the hold in Redis, as [`Holder::owner`](crate::Holder::owner) has it. No I/O.
+    ///
+    /// Another process can give the lock back with it when this one has died, as by
+    /// [`Mutex::release_for`](crate::Mutex::release_for).
+    ///
+    /// ```
+    /// # fn demo(watch: &leasehold::LeaseWatch) {
+    /// println!("{}", watch.owner().escape_ascii());
+    /// # }
+    /// ```
+    pub fn owner(&self) -> &[u8] {
+        &self.holding().hold.lease.value.bytes
+    }
+
     /// The same as [`fencing_token`](Self::fencing_token), by a shorter name.
     ///
     /// ```

@@ -48,6 +48,7 @@ mod quorum_wait;
 mod reentrant;
 mod regression;
 mod release;
+mod release_for;
 mod renewal;
 mod replica;
 mod rw_lock;

@@ -283,9 +283,13 @@ impl<'a> Run<'a> {
             (Fault::RedisGone | Fault::GuardianStopped, _) => {
                 key_end.expect("it was held").min(confirmed + lease)
             }
-            // At once, and not because no news comes.
+            // At once, and not because no news comes. The guardian gives it back after the last of them.
             (Fault::WrapperKilled | Fault::NamedKilled, Some(injected)) => {
-                key_end.expect("it was held").min(injected + lease / 10)
+                let given_back = self.once_given_back();
+                if given_back.is_none() {
+                    wrong.push("not given back".to_owned());
+                }
+                given_back.or(key_end).expect("it was held").min(injected + lease / 10)
             }
             (Fault::WrapperStopped | Fault::NamedStopped, _) => key_end.expect("it was held"),
             // Given back: after the last of them is reaped.

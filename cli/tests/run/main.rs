@@ -2,6 +2,7 @@
 
 mod common;
 mod container;
+mod death;
 mod fault;
 mod flock;
 mod host;

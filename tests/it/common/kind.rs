@@ -12,6 +12,7 @@ pub(crate) trait Lock: Send + Sync {
     fn holder(&self) -> Result<Option<Holder>>;
     fn last_blocker(&self) -> Option<Holder>;
     fn force_release(&self) -> Result<bool>;
+    fn release_for(&self, owner: &[u8]) -> Result<bool>;
 }
 
 /// One of them.
@@ -62,6 +63,10 @@ macro_rules! kinds {
 
                 fn force_release(&self) -> Result<bool> {
                     $lock::force_release(self)
+                }
+
+                fn release_for(&self, owner: &[u8]) -> Result<bool> {
+                    $lock::release_for(self, owner)
                 }
             }
         )+

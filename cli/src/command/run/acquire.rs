@@ -8,9 +8,11 @@ use leasehold::{
     Run, RunEnd,
 };
 
+use super::claim::Claim;
 use super::outcome::Outcome;
 use super::report::JobEnd;
 use crate::connection::OUTAGE;
+use crate::kind::Kind;
 
 /// A key may become another kind of lock in front of each attempt. One that is none of a run's kinds, this often in
 /// a row, is something else.
@@ -69,7 +71,7 @@ pub(crate) struct Undue {
 
 /// What a job runs under.
 pub(crate) enum Held {
-    Lease(OwnedLease),
+    Lease(Kind, OwnedLease),
     Once(Box<Run>),
 }
 
@@ -80,7 +82,7 @@ impl Held {
         let (start, watch) = (Instant::now(), self.watch());
         loop {
             let outcome = match self {
-                Held::Lease(lease) => lease.confirm(),
+                Held::Lease(_, lease) => lease.confirm(),
                 Held::Once(run) => run.guard().confirm(),
             };
             match outcome {
@@ -94,16 +96,25 @@ impl Held {
 
     pub(crate) fn on_loss(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
         match self {
-            Held::Lease(lease) => lease.on_loss(callback),
+            Held::Lease(_, lease) => lease.on_loss(callback),
             Held::Once(run) => run.guard().on_loss(callback),
         }
     }
 
     pub(crate) fn watch(&self) -> LeaseWatch {
         match self {
-            Held::Lease(lease) => lease.lease_watch(),
+            Held::Lease(_, lease) => lease.lease_watch(),
             Held::Once(run) => run.guard().lease_watch(),
         }
+    }
+
+    /// What another process can give back in the place of this one.
+    pub(crate) fn claim(&self) -> Claim {
+        let kind = match self {
+            Held::Lease(kind, _) => *kind,
+            Held::Once(_) => Kind::Mutex,
+        };
+        Claim { kind, owner: self.watch().owner().to_vec() }
     }
 
     /// Whether the lock is given back with the record of a success.
@@ -115,16 +126,19 @@ impl Held {
     pub(crate) fn give_back(self, outcome: Outcome) -> Result<()> {
         let is_success = self.is_success(outcome);
         match self {
-            Held::Lease(lease) => lease.release(),
+            Held::Lease(_, lease) => lease.release(),
             Held::Once(run) if is_success => run.succeed(),
             Held::Once(run) => run.fail(outcome),
         }
     }
 }
 
-impl From<Option<OwnedLease>> for Acquired {
-    fn from(lease: Option<OwnedLease>) -> Acquired {
-        lease.map_or(Acquired::NotHad, |lease| Acquired::Held(Held::Lease(lease)))
+/// A lease, and of what kind of lock.
+type Taken = (Kind, OwnedLease);
+
+impl From<Option<Taken>> for Acquired {
+    fn from(taken: Option<Taken>) -> Acquired {
+        taken.map_or(Acquired::NotHad, |(kind, lease)| Acquired::Held(Held::Lease(kind, lease)))
     }
 }
 
@@ -146,7 +160,7 @@ impl Request {
                 || self.read(client, deadline),
                 || loop {
                     // While a run that is alone has the mutex, there is no place for readers.
-                    let Some(lease) = self.mutex(client, deadline)? else { return Ok(None) };
+                    let Some((_, lease)) = self.mutex(client, deadline)? else { return Ok(None) };
                     lease.release()?;
                     match self.read(client, deadline) {
                         // The next run that is alone was faster. The key is a kind of a run's, so that it may go on.
@@ -181,9 +195,9 @@ impl Request {
     /// Both are under one key, and the server tells which of them is there.
     fn of_either_kind(
         &self,
-        usual: impl Fn() -> Result<Option<OwnedLease>>,
-        other: impl Fn() -> Result<Option<OwnedLease>>,
-    ) -> Result<Option<OwnedLease>> {
+        usual: impl Fn() -> Result<Option<Taken>>,
+        other: impl Fn() -> Result<Option<Taken>>,
+    ) -> Result<Option<Taken>> {
         let mut outcome = usual();
         for _ in 0..ROUNDS {
             for attempt in [&other as &dyn Fn() -> _, &usual] {
@@ -196,32 +210,32 @@ impl Request {
         outcome
     }
 
-    fn mutex(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<OwnedLease>> {
+    fn mutex(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<Taken>> {
         let lock = client.mutex_with(&self.name, self.options)?;
         let guard = match deadline {
             None => Some(lock.lock()?),
             Some(deadline) => lock.try_lock_until(deadline)?,
         };
         // Held once: this thread has no other guard.
-        Ok(guard.and_then(|guard| guard.into_owned().ok()))
+        Ok(guard.and_then(|guard| guard.into_owned().ok()).map(|lease| (Kind::Mutex, lease)))
     }
 
-    fn write(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<OwnedLease>> {
+    fn write(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<Taken>> {
         let lock = client.rw_lock_with(&self.name, self.options)?;
         let guard = match deadline {
             None => Some(lock.write()?),
             Some(deadline) => lock.try_write_until(deadline)?,
         };
-        Ok(guard.and_then(|guard| guard.into_owned().ok()))
+        Ok(guard.and_then(|guard| guard.into_owned().ok()).map(|lease| (Kind::ReadWrite, lease)))
     }
 
-    fn read(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<OwnedLease>> {
+    fn read(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<Taken>> {
         let lock = client.rw_lock_with(&self.name, self.options)?;
         let guard = match deadline {
             None => Some(lock.read()?),
             Some(deadline) => lock.try_read_until(deadline)?,
         };
-        Ok(guard.and_then(|guard| guard.into_owned().ok()))
+        Ok(guard.and_then(|guard| guard.into_owned().ok()).map(|lease| (Kind::ReadWrite, lease)))
     }
 
     fn permits(
@@ -230,7 +244,7 @@ impl Request {
         deadline: Option<Instant>,
         count: u32,
         of: u32,
-    ) -> Result<Option<OwnedLease>> {
+    ) -> Result<Option<Taken>> {
         let semaphore = client.semaphore_with(&self.name, of, self.options)?;
         let permit = match deadline {
             None => Some(semaphore.acquire_many(count)?),
@@ -239,7 +253,7 @@ impl Request {
                 semaphore.try_acquire_many_for(count, wait)?
             }
         };
-        Ok(permit.and_then(|permit| permit.into_owned().ok()))
+        Ok(permit.and_then(|permit| permit.into_owned().ok()).map(|lease| (Kind::Semaphore, lease)))
     }
 }
 

@@ -46,7 +46,6 @@ impl Moment {
     }
 
     /// The span from `earlier` to this moment; zero if `earlier` is later.
-    #[cfg(any(test, not(target_os = "linux")))]
     pub(crate) fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -56,6 +56,10 @@ impl Deadline {
         Deadline { spans, valid_until, ending: None, is_told: false, is_abandoned: false }
     }
 
+    pub(crate) fn valid_until(&self) -> Moment {
+        self.valid_until
+    }
+
     /// A renewal was confirmed. A later message may bring an earlier moment: a lease never becomes shorter.
     pub(crate) fn extend(&mut self, valid_until: Moment) {
         self.valid_until = self.valid_until.max(valid_until);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitStatus, getppid, kill_process, setpgid};
 
+use super::claim::{Claim, Claims};
 use super::clock::{self, Moment, Waiter};
 use super::deadline::{Deadline, Reason, Spans, Step};
 use super::job::{self, Job};
@@ -20,6 +21,8 @@ use super::signal::Signals;
 const AGAIN: Duration = Duration::from_millis(2);
 /// How soon it wakes a wrapper again that should go on with its job.
 const WAKE: Duration = Duration::from_millis(50);
+/// How long a dying wrapper may take to be gone.
+const DYING: Duration = Duration::from_secs(5);
 /// How long no process may be found, while the system says that there are some, before it gives up.
 const UNSEEN: Duration = Duration::from_secs(1);
 
@@ -47,30 +50,46 @@ pub(crate) struct Guardian {
     unseen: Option<Moment>,
     /// Whether no process is left, or none can be found.
     is_done: bool,
+    /// Whether there are processes that it cannot find.
+    has_given_up: bool,
+    /// What the wrapper holds.
+    claims: Claims,
+    /// Whether the wrapper has said that it needs no guardian any more.
+    is_over: bool,
 }
 
-/// Runs the guardian in a process of its own, to the end of the job.
+/// What a dead wrapper held, and until when it is valid.
+pub(crate) type Legacy = (Claim, Moment);
+
+/// Runs the guardian in a process of its own, to the end of the job. Returns what the wrapper held if it is dead, and no
+/// process of the job is left.
 pub(crate) fn run(
     mut link: Link,
     signals: Signals,
     job: &Job,
     spans: Spans,
     wrapper: Pid,
-) -> std::io::Result<()> {
+) -> std::io::Result<Option<Legacy>> {
     name_process();
     if job.group.is_some() {
         setpgid(None, None)?;
     }
     process::adopt_orphans()?;
     let waiter = Waiter::new()?;
-    let Some((valid_until, token, news)) = await_start(&mut link, &waiter)? else { return Ok(()) };
+    let mut claims = Claims::default();
+    let start = await_start(&mut link, &waiter, &mut claims)?;
+    let Some((valid_until, token, news)) = start else { return Ok(None) };
+    if link.is_closed() || news.contains(&News::Over) {
+        let is_ours = !news.contains(&News::Over) && await_death(wrapper);
+        return Ok(is_ours.then(|| claims.whole()).flatten().zip(Some(valid_until)));
+    }
     let mut deadline = Deadline::new(spans, valid_until);
     if news.contains(&News::Lost) {
         deadline.end(Moment::now(), Reason::Lost);
     }
     if !matches!(deadline.step(Moment::now()), Step::Wait(_)) {
         link.send(Report::NotStarted(None));
-        return Ok(());
+        return Ok(None);
     }
     // A busy machine must not keep the processor from this process when the job is to be killed.
     let usual = process::go_first();
@@ -87,7 +106,7 @@ pub(crate) fn run(
         Ok((main, start)) => (main, start),
         Err(error) => {
             link.send(Report::NotStarted(Some(job::number_of(&error))));
-            return Ok(());
+            return Ok(None);
         }
     };
     let mut guardian = Guardian {
@@ -105,6 +124,9 @@ pub(crate) fn run(
         has_reaped: false,
         unseen: None,
         is_done: false,
+        has_given_up: false,
+        claims,
+        is_over: false,
     };
     news.into_iter().for_each(|news| guardian.hear(news));
     guardian.attend()
@@ -116,30 +138,42 @@ fn name_process() {
     let _ = rustix::thread::set_name(c"job-guardian");
 }
 
+/// Waits until the wrapper, which has closed the link, is not the parent any more: all its threads have ended, and none
+/// of them works for the lock. Returns whether that is so.
+fn await_death(wrapper: Pid) -> bool {
+    let end = Moment::now().after(DYING);
+    while getppid() == Some(wrapper) && Moment::now() < end {
+        std::thread::sleep(AGAIN);
+    }
+    getppid() != Some(wrapper)
+}
+
 /// Waits for the grant. Returns nothing if the wrapper ended before it, and else what came with the grant too: the
-/// lock may be lost already.
+/// lock may be lost already, and the wrapper may have ended after it.
 fn await_start(
     link: &mut Link,
     waiter: &Waiter,
+    claims: &mut Claims,
 ) -> std::io::Result<Option<(Moment, u64, Vec<News>)>> {
     let (mut start, mut others) = (None, Vec::new());
     loop {
         for news in link.receive() {
+            claims.hear(&news);
             match news {
                 News::Start { valid_until, token } => start = Some((valid_until, token)),
                 other => others.push(other),
             }
         }
         match start {
-            _ if link.is_closed() => return Ok(None),
             Some((valid_until, token)) => return Ok(Some((valid_until, token, others))),
+            None if link.is_closed() => return Ok(None),
             None => waiter.wait(&[link.as_fd()], Moment::now().after(Duration::from_secs(60)))?,
         }
     }
 }
 
 impl Guardian {
-    fn attend(mut self) -> std::io::Result<()> {
+    fn attend(mut self) -> std::io::Result<Option<Legacy>> {
         loop {
             while self.signals.next().is_some() {}
             self.link.receive().into_iter().for_each(|news| self.hear(news));
@@ -153,8 +187,9 @@ impl Guardian {
             }
             let now = Moment::now();
             self.wake_wrapper(now);
-            if self.is_done && (self.wake.is_none() || self.link.is_closed()) {
-                return Ok(());
+            // It stays until the wrapper has done the rest, or is dead.
+            if self.is_done && (self.is_over || self.link.is_closed() || self.has_given_up) {
+                return Ok(self.legacy());
             }
             let next = self.act(now);
             let until = self.wake.map_or(next, |wake| wake.min(next));
@@ -166,9 +201,16 @@ impl Guardian {
         }
     }
 
+    /// What is left to give back.
+    fn legacy(&self) -> Option<Legacy> {
+        let is_ours = !self.is_over && !self.has_given_up && await_death(self.wrapper);
+        is_ours.then(|| self.claims.whole()).flatten().zip(Some(self.deadline.valid_until()))
+    }
+
     fn hear(&mut self, news: News) {
         match news {
-            News::Start { .. } => {}
+            News::Start { .. } | News::Claim { .. } | News::Owner(_) => {}
+            News::Over => self.is_over = true,
             News::Valid(until) => self.deadline.extend(until),
             News::Lost => self.deadline.end(Moment::now(), Reason::Lost),
             News::Awake => self.wake = None,
@@ -249,7 +291,7 @@ impl Guardian {
     /// Does what is due. Returns when to look again.
     fn act(&mut self, now: Moment) -> Moment {
         if self.is_done {
-            return now.after(WAKE);
+            return now.after(Duration::from_secs(60));
         }
         loop {
             match self.deadline.step(now) {
@@ -280,7 +322,7 @@ impl Guardian {
                 self.unseen = None;
             } else if now >= begin.after(UNSEEN) {
                 self.link.send(Report::Unseen);
-                self.is_done = true;
+                (self.is_done, self.has_given_up) = (true, true);
             }
             // What cannot be killed at once, such as a process that waits for a dead file server, is
             // tried again for ever, ever more rarely.

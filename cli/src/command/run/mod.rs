@@ -3,7 +3,7 @@
 //! | process | group | what it does |
 //! | --- | --- | --- |
 //! | [`wrapper`], the one that was called | the guardian's, while the job runs | holds the lock, and tells the guardian until when |
-//! | [`guardian`], its child | its own | ends the job before the lease ends, or at once when the wrapper is gone |
+//! | [`guardian`], its child | its own | ends the job before the lease ends, or at once when the wrapper is gone, and gives the lock back then |
 //! | [`job`], its child | the one in which the wrapper was called | whatever it likes |
 //!
 //! The guardian is forked before this process has a second thread, and does nothing until the lock is held.
@@ -24,6 +24,7 @@ use crate::status;
 
 mod acquire;
 mod backstop;
+mod claim;
 mod clock;
 mod deadline;
 mod environment;
@@ -127,6 +128,8 @@ impl RunArguments {
     pub(crate) fn run(self, connection: &ConnectionArguments) -> Result<ExitCode, Failure> {
         let spans = self.spans()?;
         process::check()?;
+        // Both processes connect with it, and it may come from the standard input.
+        let url = connection.whole_url()?;
         let request = self.request();
         let environment = Environment {
             name: self.name,
@@ -146,7 +149,9 @@ impl RunArguments {
         let mut family = Family::before_fork();
         let Some(guardian) = job::fork()? else {
             drop(near);
-            guardian::run(far, signals, &job, spans, parent)?;
+            if let Some((claim, until)) = guardian::run(far, signals, &job, spans, parent)? {
+                claim.release(connection, &url, &request.name, until);
+            }
             std::process::exit(0);
         };
         drop(far);
@@ -155,7 +160,7 @@ impl RunArguments {
         let link = near;
         let mut wrapper =
             Wrapper { link, signals, waiter, guardian, is_alone: false, family, spans, tick };
-        let ending = wrapper.run(connection, &request)?;
+        let ending = wrapper.run((connection, &url), &request)?;
         drop(wrapper);
         match ending {
             Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),

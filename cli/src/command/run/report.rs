@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use super::clock::Moment;
 use super::deadline::Reason;
+use crate::kind::Kind;
 
 const FRAME: usize = 17;
 
@@ -25,6 +26,12 @@ pub(crate) enum News {
     Signal(i32),
     /// The wrapper goes on after a stop.
     Awake,
+    /// What the wrapper holds: a lock of this kind, and an owner's value of so many bytes, which follows in parts.
+    Claim { kind: Kind, length: u64 },
+    /// The next bytes of the owner's value, and zeros after its end.
+    Owner([u8; 16]),
+    /// The guardian is not needed any more. What is to become of the lock is the wrapper's affair.
+    Over,
 }
 
 /// From the guardian to the wrapper.
@@ -66,6 +73,13 @@ impl Message for News {
             News::Lost => (3, 0, 0),
             News::Signal(number) => (4, unsigned(number), 0),
             News::Awake => (5, 0, 0),
+            News::Claim { kind, length } => (6, number_of(kind), length),
+            News::Owner(part) => {
+                let part = u128::from_le_bytes(part);
+                // The lower half, and the upper one.
+                (7, part as u64, (part >> 64) as u64)
+            }
+            News::Over => (8, 0, 0),
         }
     }
 
@@ -76,6 +90,9 @@ impl Message for News {
             (3, ..) => News::Lost,
             (4, number, _) => News::Signal(i32::try_from(number).ok()?),
             (5, ..) => News::Awake,
+            (6, kind, length) => News::Claim { kind: kind_of(kind)?, length },
+            (7, low, high) => News::Owner((u128::from(high) << 64 | u128::from(low)).to_le_bytes()),
+            (8, ..) => News::Over,
             _ => return None,
         })
     }
@@ -115,6 +132,20 @@ impl Message for Report {
             _ => return None,
         })
     }
+}
+
+fn number_of(kind: Kind) -> u64 {
+    match kind {
+        Kind::Mutex => 0,
+        Kind::Reentrant => 1,
+        Kind::Semaphore => 2,
+        Kind::ReadWrite => 3,
+    }
+}
+
+fn kind_of(number: u64) -> Option<Kind> {
+    const KINDS: [Kind; 4] = [Kind::Mutex, Kind::Reentrant, Kind::Semaphore, Kind::ReadWrite];
+    KINDS.into_iter().find(|kind| number_of(*kind) == number)
 }
 
 /// Error numbers, exit codes and signals are never negative.
@@ -224,6 +255,10 @@ mod tests {
             News::Lost,
             News::Signal(15),
             News::Awake,
+            News::Claim { kind: Kind::Mutex, length: 21 },
+            News::Claim { kind: Kind::ReadWrite, length: 0 },
+            News::Owner(*b"0123456789abcdef"),
+            News::Over,
         ];
         news.iter().for_each(|news| wrapper.send(*news));
         assert_eq!(guardian.receive::<News>(), news);

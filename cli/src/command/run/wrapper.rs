@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process, setpgid};
 
 use super::acquire::{Acquired, Held, Request, Undue};
 use super::backstop::Backstop;
+use super::claim::Claim;
 use super::clock::{self, Moment, Waiter};
 use super::deadline::{Reason, Spans, Step};
 use super::gate::Gate;
@@ -63,6 +64,9 @@ struct Progress {
     is_unseen: bool,
 }
 
+/// What the keeper tells of a lock that it has.
+type Granted = (LeaseWatch, Claim);
+
 /// What came of a run.
 pub(crate) enum Ending {
     Ran(Outcome),
@@ -76,7 +80,7 @@ impl Wrapper {
     /// Takes the lock, runs the job, and gives the lock back.
     pub(crate) fn run(
         &mut self,
-        connection: &ConnectionArguments,
+        (connection, url): (&ConnectionArguments, &str),
         request: &Request,
     ) -> Result<Ending, Failure> {
         let (gate, lost) = (Gate::open(), self.link.sender()?);
@@ -89,7 +93,7 @@ impl Wrapper {
             let (gate, verdict) = (&gate, verdict);
             // Waits for Redis, while this thread waits for signals.
             let keep = move || {
-                let client = connection.builder()?.build()?;
+                let client = connection.builder_for(url)?.build()?;
                 if !gate.pass(&client) {
                     // A signal is ending this program.
                     return Ok(Ending::NotHad);
@@ -105,7 +109,7 @@ impl Wrapper {
                     lost.send(News::Lost);
                     drop(calm);
                 });
-                let _ = grant.send(held.watch());
+                let _ = grant.send((held.watch(), held.claim()));
                 drop(silent);
                 match decided.recv() {
                     Ok(outcome) => Ok(Ending::Ran(give_back(held, outcome))),
@@ -118,8 +122,8 @@ impl Wrapper {
             };
             let keeper = std::thread::Builder::new().spawn_scoped(scope, keep)?;
             let mut message = None;
-            if let Some(watch) = self.await_grant(&granted, &silence, &keeper, gate)? {
-                let (outcome, said) = self.attend(&watch, &alarm)?;
+            if let Some((watch, claim)) = self.await_grant(&granted, &silence, &keeper, gate)? {
+                let (outcome, said) = self.attend(&watch, &claim, &alarm)?;
                 let _ = verdict.send(outcome);
                 message = said;
             }
@@ -135,14 +139,14 @@ impl Wrapper {
     /// Waits for the lock. A signal that would end a program while it waits ends this one.
     fn await_grant<T>(
         &mut self,
-        granted: &Receiver<LeaseWatch>,
+        granted: &Receiver<Granted>,
         silence: &UnixStream,
         keeper: &ScopedJoinHandle<'_, T>,
         gate: &Gate<LockClient>,
-    ) -> Result<Option<LeaseWatch>, Failure> {
+    ) -> Result<Option<Granted>, Failure> {
         loop {
             match granted.try_recv() {
-                Ok(watch) => return Ok(Some(watch)),
+                Ok(granted) => return Ok(Some(granted)),
                 Err(_) if keeper.is_finished() => return Ok(None),
                 Err(_) => {}
             }
@@ -174,6 +178,7 @@ impl Wrapper {
 
     /// Waits for the end of the guardian, which has nothing to do any more.
     fn dismiss_guardian(&mut self) {
+        self.link.send(News::Over);
         self.link.close();
         let end = Moment::now().after(LAST_RELEASE);
         loop {
@@ -219,10 +224,12 @@ impl Wrapper {
     fn attend(
         &mut self,
         watch: &LeaseWatch,
+        claim: &Claim,
         alarm: &UnixStream,
     ) -> Result<(Outcome, Option<String>), Failure> {
         let valid_until = self::valid_until(watch);
         let token = watch.fencing_token().get();
+        claim.news().for_each(|news| self.link.send(news));
         self.link.send(News::Start { valid_until, token });
         // A guardian that is stopped does not keep its promise. Then this process does, as late as it can.
         let mut backstop = Backstop::new(self.spans, valid_until);
