@@ -116,7 +116,7 @@ fn orphans_of_others_do_not_stay_as_zombies() {
 #[test]
 fn helper_of_the_caller_outlives_a_killed_guardian() {
     let server = Server::start().expect("a server");
-    let script = "sleep 300 >/dev/null & echo $!; exec \"$@\"";
+    let script = "sleep 60 >/dev/null 2>&1 & echo $!; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_leasehold"), "run"]);
     command.args(["--url", &server.url(), "x", "--", "sleep", "60"]);

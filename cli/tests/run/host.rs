@@ -12,6 +12,8 @@ use crate::common::run;
 pub(crate) enum Host {
     /// This machine, as it is.
     This,
+    /// This machine without groups of version 2, so that processes are killed one by one.
+    Ungrouped,
     /// `/proc` shows nobody what is another's, and the run is by a user without rights.
     Hiding,
 }
@@ -22,8 +24,10 @@ impl Host {
         // Programs that root has for itself alone are none for another user.
         const HIDING: &str = "mount -t proc -o hidepid=2 proc /proc && export PATH=/usr/bin:/bin && \
                               exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+        const UNGROUPED: &str = "umount --all --lazy --types cgroup2 && exec \"$@\"";
         match self {
             Host::This => None,
+            Host::Ungrouped => Some(["--mount", "sh", "-c", UNGROUPED]),
             Host::Hiding => Some(["--mount", "sh", "-c", HIDING]),
         }
     }
@@ -48,9 +52,25 @@ impl Host {
     pub(crate) fn path(self, server: &Server, name: &str) -> PathBuf {
         let folder = server.directory();
         match self {
-            Host::This => folder.join(name),
+            Host::This | Host::Ungrouped => folder.join(name),
             // The folder is private.
             Host::Hiding => PathBuf::from(format!("{}-{name}", folder.display())),
+        }
+    }
+
+    /// The ways there are here to kill the processes of a job: all of a control group at once, and one by one.
+    pub(crate) fn ways() -> Vec<Host> {
+        let has_group = groups_are_used(Host::This);
+        match (has_group, has_group && !groups_are_used(Host::Ungrouped)) {
+            (true, true) => vec![Host::This, Host::Ungrouped],
+            (true, false) => {
+                skip("this user cannot hide the control groups: no process was killed alone");
+                vec![Host::This]
+            }
+            (false, _) => {
+                skip("this user has no control group: no process was killed by cgroup.kill");
+                vec![Host::This]
+            }
         }
     }
 
@@ -64,4 +84,12 @@ impl Host {
         }
         is_there
     }
+}
+
+/// Whether a run there says that it uses a control group.
+fn groups_are_used(host: Host) -> bool {
+    let mut command = host.run("redis://127.0.0.1:1");
+    let output = command.args(["-v", "x", "--", "true"]).output().expect("the program");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.contains("are killed by cgroup.kill, in /")
 }

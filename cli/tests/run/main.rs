@@ -5,6 +5,7 @@ mod container;
 mod death;
 mod fault;
 mod flock;
+mod group;
 mod host;
 mod job;
 mod sandbox;

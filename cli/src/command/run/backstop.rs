@@ -22,13 +22,19 @@ pub(crate) struct Backstop {
 
 impl Backstop {
     pub(crate) fn new(spans: Spans, valid_until: Moment) -> Backstop {
-        let late = Spans { grace: Duration::ZERO, margin: spans.margin / 2 };
+        let late = Spans { grace: Duration::ZERO, margin: spans.margin / 2, ..spans };
         Backstop { silence: Deadline::new(late, valid_until), spans, due: None, is_told: false }
     }
 
     /// A renewal was confirmed.
     pub(crate) fn extend(&mut self, valid_until: Moment) {
         self.silence.extend(valid_until);
+    }
+
+    /// The guardian expects the killing to take so long.
+    pub(crate) fn set_margin(&mut self, margin: Duration) {
+        self.spans.margin = margin;
+        self.silence.set_margin(margin / 2);
     }
 
     /// The lock is lost.
@@ -62,7 +68,11 @@ impl Backstop {
 mod tests {
     use super::*;
 
-    const SPANS: Spans = Spans { grace: Duration::from_secs(10), margin: Duration::from_secs(2) };
+    const SPANS: Spans = Spans {
+        grace: Duration::from_secs(10),
+        margin: Duration::from_secs(2),
+        most_margin: Duration::from_secs(5),
+    };
 
     fn at(seconds: u64) -> Moment {
         Moment::from_nanos(seconds * 1_000_000_000)
@@ -78,6 +88,9 @@ mod tests {
         assert_eq!(backstop.step(at(128)), Step::Wait(at(129)));
         backstop.extend(at(140));
         assert_eq!(backstop.step(at(129)), Step::Wait(at(139)));
+        backstop.set_margin(Duration::from_secs(4));
+        assert_eq!(backstop.step(at(129)), Step::Wait(at(138)));
+        backstop.set_margin(SPANS.margin);
         assert_eq!(backstop.step(at(139)), Step::Kill);
     }
 

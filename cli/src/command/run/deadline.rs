@@ -18,6 +18,16 @@ pub(crate) struct Spans {
     pub(crate) grace: Duration,
     /// From SIGKILL to the end of validity: the time that it takes until the last process is gone.
     pub(crate) margin: Duration,
+    /// As much as that may grow to, with the number of processes.
+    pub(crate) most_margin: Duration,
+}
+
+impl Spans {
+    /// The same for a crowd that takes so much longer to die.
+    pub(crate) fn widened(self, by: Duration) -> Spans {
+        let margin = (self.margin + by).min(self.most_margin).max(self.margin);
+        Spans { margin, ..self }
+    }
 }
 
 /// Why a job is told to end.
@@ -63,6 +73,11 @@ impl Deadline {
     /// A renewal was confirmed. A later message may bring an earlier moment: a lease never becomes shorter.
     pub(crate) fn extend(&mut self, valid_until: Moment) {
         self.valid_until = self.valid_until.max(valid_until);
+    }
+
+    /// Changes how long the killing is expected to take.
+    pub(crate) fn set_margin(&mut self, margin: Duration) {
+        self.spans.margin = margin;
     }
 
     /// The job is to end from now on.
@@ -112,7 +127,11 @@ impl Deadline {
 mod tests {
     use super::*;
 
-    const SPANS: Spans = Spans { grace: Duration::from_secs(10), margin: Duration::from_secs(1) };
+    const SPANS: Spans = Spans {
+        grace: Duration::from_secs(10),
+        margin: Duration::from_secs(1),
+        most_margin: Duration::from_secs(5),
+    };
 
     fn at(seconds: u64) -> Moment {
         Moment::from_nanos(seconds * 1_000_000_000)
@@ -177,6 +196,20 @@ mod tests {
         deadline.end(at(105), Reason::Lost);
         assert_eq!(deadline.step(at(106)), Step::Wait(at(110)));
         assert_eq!(deadline.step(at(110)), Step::Kill);
+    }
+
+    #[test]
+    fn crowd_is_killed_earlier() {
+        let spans = SPANS.widened(Duration::from_secs(2));
+        assert_eq!(spans.margin, Duration::from_secs(3));
+        assert_eq!(SPANS.widened(Duration::from_secs(60)).margin, SPANS.most_margin);
+        let tight = Spans { most_margin: Duration::ZERO, ..SPANS };
+        assert_eq!(tight.widened(Duration::from_secs(1)).margin, SPANS.margin, "never less");
+        let mut deadline = deadline();
+        deadline.set_margin(spans.margin);
+        assert_eq!(deadline.step(at(100)), Step::Wait(at(117)));
+        assert_eq!(deadline.step(at(117)), Step::Terminate(Reason::Silence));
+        assert_eq!(deadline.step(at(127)), Step::Kill);
     }
 
     #[test]

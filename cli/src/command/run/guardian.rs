@@ -21,6 +21,10 @@ use super::signal::Signals;
 const AGAIN: Duration = Duration::from_millis(2);
 /// How soon it wakes a wrapper again that should go on with its job.
 const WAKE: Duration = Duration::from_millis(50);
+/// A count of the processes is followed by a pause of so many times its length.
+const COUNT: u32 = 50;
+/// How soon it looks again for processes that are left in the control group of the job, and are not its children.
+const LEFT: Duration = Duration::from_millis(20);
 /// How long a dying wrapper may take to be gone.
 const DYING: Duration = Duration::from_secs(5);
 /// How long no process may be found, while the system says that there are some, before it gives up.
@@ -33,6 +37,9 @@ pub(crate) struct Guardian {
     waiter: Waiter,
     wrapper: Pid,
     deadline: Deadline,
+    spans: Spans,
+    /// When to count the processes again.
+    count: Moment,
     /// The main process, until it has ended.
     main: Option<Pid>,
     /// Tells whether the program of the main process began, until it did.
@@ -115,11 +122,13 @@ pub(crate) fn run(
         waiter,
         wrapper,
         deadline,
+        spans,
+        count: Moment::now(),
         main: Some(main),
         start: Some(start),
         wake: None,
         is_stopped: false,
-        family: Family::of(main),
+        family: Family::of(main, job.control.clone()),
         kill: (Moment::now(), AGAIN),
         has_reaped: false,
         unseen: None,
@@ -181,7 +190,8 @@ impl Guardian {
                 self.deadline.abandon();
             }
             self.hear_start();
-            if !self.is_done && !self.reap() {
+            let is_childless = !self.is_done && !self.reap();
+            if is_childless && !self.family.has_members() {
                 self.is_done = true;
                 self.link.send(Report::Clean);
             }
@@ -192,6 +202,8 @@ impl Guardian {
                 return Ok(self.legacy());
             }
             let next = self.act(now);
+            // No signal tells of the end of those that are not its children.
+            let next = if is_childless { next.min(now.after(LEFT)) } else { next };
             let until = self.wake.map_or(next, |wake| wake.min(next));
             let start = self.start.as_ref().map(|start| start.as_fd());
             let inputs = [Some(self.link.as_fd()), self.signals.input(), start];
@@ -211,7 +223,10 @@ impl Guardian {
         match news {
             News::Start { .. } | News::Claim { .. } | News::Owner(_) => {}
             News::Over => self.is_over = true,
-            News::Valid(until) => self.deadline.extend(until),
+            News::Valid(until) => {
+                self.deadline.extend(until);
+                self.measure();
+            }
             News::Lost => self.deadline.end(Moment::now(), Reason::Lost),
             News::Awake => self.wake = None,
             // The number of the main process is its own until this process has waited for it.
@@ -221,6 +236,21 @@ impl Guardian {
                 }
             }
         }
+    }
+
+    /// Leaves more time for the killing of a crowd.
+    fn measure(&mut self) {
+        let begin = Moment::now();
+        if begin < self.count {
+            return;
+        }
+        let (processes, each) = self.family.size();
+        let end = Moment::now();
+        self.count = end.after(end.since(begin) * COUNT);
+        let dying = each.saturating_mul(u32::try_from(processes).unwrap_or(u32::MAX));
+        let margin = self.spans.widened(dying).margin;
+        self.deadline.set_margin(margin);
+        self.link.send(Report::Margin(u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX)));
     }
 
     /// Passes on whether the program began, if that is known.

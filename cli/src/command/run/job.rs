@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::io::{PipeReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::rc::Rc;
 
 use fork::Fork;
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, getpid, getppid, setpgid};
 
 use super::environment::Environment;
+use super::group::Group;
 use super::process;
 
 /// For an error without a number.
@@ -23,6 +25,8 @@ pub(crate) struct Job {
     /// The process group of the wrapper, so that a terminal and a shell treat the job as if there were no wrapper.
     /// Without a number, the guardian is still in it when it starts the job.
     pub(crate) group: Option<Pid>,
+    /// The control group of the job.
+    pub(crate) control: Option<Rc<Group>>,
     /// The signals that the caller of the wrapper blocked.
     pub(crate) blocked: SigSet,
 }
@@ -88,6 +92,10 @@ impl Job {
             && let Err(error) = setpgid(None, Some(group))
         {
             return error.into();
+        }
+        if let Some(control) = &self.control {
+            // Where it does not succeed, the job is found as where there is none.
+            let _ = control.enter();
         }
         let Some((program, arguments)) = self.command.split_first() else {
             return std::io::ErrorKind::InvalidInput.into();

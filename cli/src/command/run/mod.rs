@@ -11,6 +11,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
@@ -29,6 +30,7 @@ mod clock;
 mod deadline;
 mod environment;
 mod gate;
+mod group;
 mod guardian;
 mod job;
 mod outcome;
@@ -40,6 +42,7 @@ mod wrapper;
 use acquire::{Request, Share};
 use deadline::Spans;
 use environment::Environment;
+use group::{Group, System};
 use job::Job;
 use process::Family;
 use report::Link;
@@ -51,6 +54,8 @@ const USUAL_GRACE: Duration = Duration::from_secs(10);
 const GRACES_PER_LEASE: u32 = 3;
 /// Of a lease, kept for the killing.
 const MARGINS_PER_LEASE: u32 = 20;
+/// The share of a lease that both may have for a crowd: until then, a renewal has had time.
+const MARGINS_AND_GRACES_PER_LEASE: u32 = 2;
 const LEAST_MARGIN: Duration = Duration::from_millis(20);
 const MOST_MARGIN: Duration = Duration::from_secs(1);
 /// How often news goes to the guardian.
@@ -114,6 +119,9 @@ pub(crate) struct RunArguments {
     /// Say nothing if the job is not due, so that cron sends no mail.
     #[arg(short, long, requires = "once_per")]
     quiet: bool,
+    /// Say how the processes of the job are found and ended here.
+    #[arg(short, long)]
+    verbose: bool,
     /// Leave REDIS_URL, which may have a password, in the environment of the job.
     #[arg(long)]
     keep_url: bool,
@@ -139,17 +147,23 @@ impl RunArguments {
         };
         let program = self.command.first().map(|program| program.display().to_string());
         let blocked = signal::blocked()?;
-        let job = Job { command: self.command, environment, group: process::group(), blocked };
         let tick = (self.lease / TICKS_PER_LEASE).clamp(LEAST_TICK, MOST_TICK);
 
         let (near, far) = Link::pair()?;
         let parent = getpid();
         let signals = signal::Signals::block()?;
         adopt_orphans()?;
-        let mut family = Family::before_fork();
+        let control = control(self.verbose);
+        let mut family = Family::before_fork(control.clone());
+        let (command, group) = (self.command, process::group());
+        let job = Job { command, environment, group, control: control.clone(), blocked };
         let Some(guardian) = job::fork()? else {
             drop(near);
-            if let Some((claim, until)) = guardian::run(far, signals, &job, spans, parent)? {
+            let legacy = guardian::run(far, signals, &job, spans, parent);
+            if let Some(control) = control {
+                control.remove();
+            }
+            if let Some((claim, until)) = legacy? {
                 claim.release(connection, &url, &request.name, until);
             }
             std::process::exit(0);
@@ -160,9 +174,13 @@ impl RunArguments {
         let link = near;
         let mut wrapper =
             Wrapper { link, signals, waiter, guardian, is_alone: false, family, spans, tick };
-        let ending = wrapper.run((connection, &url), &request)?;
+        let ending = wrapper.run((connection, &url), &request);
         drop(wrapper);
-        match ending {
+        // Of a guardian that was killed.
+        if let Some(control) = control {
+            control.remove();
+        }
+        match ending? {
             Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
             Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
             Ending::Skipped(undue) => {
@@ -191,7 +209,8 @@ impl RunArguments {
             let text = format!("a job cannot be ended in {longest:?}, which is all that it has");
             return Err(Failure::usage(text));
         }
-        Ok(Spans { grace, margin })
+        let most_margin = longest / MARGINS_AND_GRACES_PER_LEASE - grace;
+        Ok(Spans { grace, margin, most_margin })
     }
 
     fn request(&self) -> Request {
@@ -215,6 +234,23 @@ impl RunArguments {
         let wait = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
         Request { name: self.name.as_bytes().to_vec(), options, share, wait }
     }
+}
+
+/// Makes a control group for the job, where that can be.
+fn control(is_verbose: bool) -> Option<Rc<Group>> {
+    let control = System::this().create();
+    if is_verbose {
+        match &control {
+            Ok(group) => say(&format_args!(
+                "the processes of the job are killed by cgroup.kill, in {}",
+                group.folder().display()
+            )),
+            Err(why) => say(&format_args!(
+                "the processes of the job are killed one by one, as /proc lists them, and not by cgroup.kill: {why}"
+            )),
+        }
+    }
+    control.ok().map(Rc::new)
 }
 
 /// Makes this process the parent of the orphans of its job.

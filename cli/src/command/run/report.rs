@@ -51,6 +51,8 @@ pub(crate) enum Report {
     Clean,
     /// There are processes of the job that cannot be found, and the guardian has given up.
     Unseen,
+    /// How long the killing may take, in nanoseconds, which depends on the number of processes.
+    Margin(u64),
 }
 
 /// How the main process of a job ended.
@@ -112,6 +114,7 @@ impl Message for Report {
             Report::Ended(JobEnd::Killed(signal)) => (6, 1, unsigned(signal)),
             Report::Clean => (7, 0, 0),
             Report::Unseen => (8, 0, 0),
+            Report::Margin(nanos) => (9, nanos, 0),
         }
     }
 
@@ -129,6 +132,7 @@ impl Message for Report {
             (6, 1, signal) => Report::Ended(JobEnd::Killed(i32::try_from(signal).ok()?)),
             (7, ..) => Report::Clean,
             (8, ..) => Report::Unseen,
+            (9, nanos, _) => Report::Margin(nanos),
             _ => return None,
         })
     }
@@ -276,6 +280,7 @@ mod tests {
             Report::Ended(JobEnd::Killed(9)),
             Report::Clean,
             Report::Unseen,
+            Report::Margin(7),
         ];
         reports.iter().for_each(|report| guardian.send(*report));
         assert_eq!(wrapper.receive::<Report>(), reports);

@@ -331,6 +331,7 @@ impl Wrapper {
                 }
                 Report::Clean => progress.is_clean = true,
                 Report::Unseen => progress.is_unseen = true,
+                Report::Margin(nanos) => backstop.set_margin(Duration::from_nanos(nanos)),
             }
         }
     }
@@ -351,7 +352,8 @@ impl Wrapper {
         let end = Moment::now().after(END);
         loop {
             let found = self.family.kill();
-            if !self.reap() || self.family.has_only_strangers() {
+            let is_last = !self.reap() || self.family.has_only_strangers();
+            if is_last && !self.family.has_members() {
                 return Ok((Outcome::Cut, Some(why.to_owned())));
             }
             let now = Moment::now();

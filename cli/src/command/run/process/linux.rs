@@ -63,6 +63,19 @@ impl Files {
         Found { children: children.into_iter().map(|child| child.pid).collect(), others }
     }
 
+    /// How many processes are below this one, `own`, without a look at each.
+    fn count(&self, own: i32) -> usize {
+        let Some(mut next) = self.listed("self") else { return below(own, &self.all()).len() };
+        let mut found = HashSet::new();
+        while let Some(process) = next.pop() {
+            // A number that was given to another meanwhile may close a circle.
+            if found.insert(process) {
+                next.extend(self.listed(&process.to_string()).unwrap_or_default());
+            }
+        }
+        found.len()
+    }
+
     fn children(&self, parent: i32) -> Vec<Process> {
         let listed = self.listed(&parent.to_string()).unwrap_or_default();
         let looked = listed.into_iter().filter_map(|pid| self.look(&pid.to_string()));
@@ -102,6 +115,11 @@ pub(super) fn search(except: &HashSet<i32>) -> Found {
     Files::system().search(own(), except)
 }
 
+/// How many processes are below this one, about.
+pub(super) fn count() -> usize {
+    Files::system().count(own())
+}
+
 /// The children of this process, by number. None where the kernel does not list them.
 pub(super) fn children() -> Option<Vec<i32>> {
     Files::system().listed("self")
@@ -110,6 +128,18 @@ pub(super) fn children() -> Option<Vec<i32>> {
 /// Whether this process finds itself where it looks for the processes of a job.
 pub(super) fn can_look() -> bool {
     Files::system().look("self").is_some_and(|found| found.pid == own())
+}
+
+/// Sends them to the process that has this number, if it is there after a descriptor stands for it.
+pub(super) fn send_while(process: i32, is_there: impl Fn() -> bool, signals: &[Signal]) {
+    let descriptor = Pid::from_raw(process).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    if let Some(Ok(descriptor)) = descriptor
+        && is_there()
+    {
+        for signal in signals {
+            let _ = pidfd_send_signal(&descriptor, *signal);
+        }
+    }
 }
 
 pub(super) fn send(process: Process, signal: Signal) {
@@ -198,6 +228,7 @@ mod tests {
         tree.stat(15, 1);
         let found = tree.0.search(10, &HashSet::new());
         assert_eq!(numbers(&found), (vec![11, 12, 13], vec![14]));
+        assert_eq!(tree.0.count(10), 5);
         let found = tree.0.search(10, &HashSet::from([13, 12]));
         assert_eq!(numbers(&found), (vec![11], vec![]), "what is below a stranger is strange too");
     }
@@ -209,7 +240,7 @@ mod tests {
         for (pid, parent) in [(10, 1), (11, 10), (12, 11), (13, 10), (14, 13)] {
             tree.stat(pid, parent);
         }
-        assert_eq!(tree.0.listed("self"), None);
+        assert_eq!((tree.0.listed("self"), tree.0.count(10)), (None, 4));
         let found = tree.0.search(10, &HashSet::from([13]));
         assert_eq!(numbers(&found), (vec![11], vec![12]));
         assert_eq!(Tree::new("absent").0.search(10, &HashSet::new()), Found::default());

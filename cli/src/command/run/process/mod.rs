@@ -5,6 +5,7 @@
 //! | `/proc/self/task/*/children` | the children of this process, whatever else `/proc` hides. They are unreaped, so their numbers are theirs, and each is signalled by its number without a look at it |
 //! | the same of these, and so on | the whole tree, as far as it can be seen. A number counts once a look at the process has confirmed its parent |
 //! | `/proc/*/stat` | both, where the kernel lists no children |
+//! | a control group of the job (cgroup v2) | all processes of the job but those that have left it, also where they are in another PID namespace and their parent is dead |
 //!
 //! A process that is not found is the child of one that is. When that one is dead, it becomes a child of this process,
 //! which is a subreaper, and is found by the next call.
@@ -13,9 +14,12 @@
 //! is stopped before the first of it is killed: nobody can react to the death of another.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::group::Group;
 use crate::failure::Failure;
 use crate::status;
 
@@ -32,6 +36,15 @@ const FIRST: i32 = -20;
 
 /// How often a job is looked at for more processes to stop. One that forks faster is killed while it does.
 const FREEZES: usize = 8;
+
+/// A search takes long for a crowd, and keeps the processor from those that die. So while a control group has
+/// processes, one search goes with so many kills of it.
+const KILLS_PER_SEARCH: u32 = 8;
+
+/// How long the death of each process takes, where all are killed in one call, on a busy machine.
+const KILLED_TOGETHER: Duration = Duration::from_micros(50);
+/// The same where each is found and killed alone.
+const KILLED_ALONE: Duration = Duration::from_micros(200);
 
 /// A process, as one look at the system showed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,18 +113,35 @@ pub(crate) struct Family {
     known: Option<i32>,
     /// Children that have nothing to do with the job: this process has them from its caller, or adopted them.
     strangers: HashSet<i32>,
+    /// The control group of the job.
+    control: Option<Rc<Group>>,
+    /// How often it was killed.
+    kills: u32,
 }
 
 impl Family {
     /// One with this child, which nobody has waited for.
-    pub(crate) fn of(child: Pid) -> Family {
-        Family { known: Some(child.as_raw_pid()), strangers: HashSet::new() }
+    pub(crate) fn of(child: Pid, control: Option<Rc<Group>>) -> Family {
+        Family { known: Some(child.as_raw_pid()), control, ..Family::default() }
     }
 
     /// Before this process makes a child for the job: those that it has come from its caller.
-    pub(crate) fn before_fork() -> Family {
+    pub(crate) fn before_fork(control: Option<Rc<Group>>) -> Family {
         let strangers = system::children().unwrap_or_default().into_iter().collect();
-        Family { known: None, strangers }
+        Family { strangers, control, ..Family::default() }
+    }
+
+    /// Whether the control group of the job has processes. They need not be below this one in the tree.
+    pub(crate) fn has_members(&self) -> bool {
+        self.control.as_ref().is_some_and(|control| control.is_populated())
+    }
+
+    /// How many processes there are about, and how long it takes for each until it is dead.
+    pub(crate) fn size(&self) -> (usize, Duration) {
+        match &self.control {
+            Some(control) => (control.processes().len(), KILLED_TOGETHER),
+            None => (system::count(), KILLED_ALONE),
+        }
     }
 
     /// This child belongs to the job.
@@ -152,13 +182,34 @@ impl Family {
     /// Asks all processes to end. A stopped one has to go on to be able to.
     pub(crate) fn terminate(&self) {
         let found = self.search();
-        found.send_new(Signal::TERM, &mut HashSet::new());
+        let mut sent = HashSet::new();
+        found.send_new(Signal::TERM, &mut sent);
         found.send_new(Signal::CONT, &mut HashSet::new());
+        // Those whose parent died in another PID namespace.
+        let Some(control) = &self.control else { return };
+        for process in control.processes().into_iter().filter(|process| !sent.contains(process)) {
+            let is_there = || control.processes().contains(&process);
+            system::send_while(process, is_there, &[Signal::TERM, Signal::CONT]);
+        }
     }
 
     /// Kills all processes that it finds, and returns how many these were. Call it again until [`reap`] says that none
     /// is left: what was forked meanwhile is found by the next call.
-    pub(crate) fn kill(&self) -> usize {
+    pub(crate) fn kill(&mut self) -> usize {
+        self.kills += 1;
+        let Some(control) = self.control.as_ref().filter(|control| control.is_populated()) else {
+            return self.kill_found();
+        };
+        control.kill();
+        if self.kills.is_multiple_of(KILLS_PER_SEARCH) {
+            // Some of its processes do not die. Others may have left it.
+            return self.kill_found().max(1);
+        }
+        self.kill_children();
+        1
+    }
+
+    fn kill_found(&self) -> usize {
         let mut stopped = HashSet::new();
         let mut found = self.search();
         for _ in 0..FREEZES {

@@ -16,6 +16,14 @@ pub(super) fn search(except: &HashSet<i32>) -> Found {
     Found { children: children.into_iter().map(|child| child.pid).collect(), others }
 }
 
+/// How many processes are below this one, about.
+pub(super) fn count() -> usize {
+    below(getpid().as_raw_pid(), &all()).len()
+}
+
+/// There are no control groups.
+pub(super) fn send_while(_process: i32, _is_there: impl Fn() -> bool, _signals: &[Signal]) {}
+
 /// The children of this process, by number.
 pub(super) fn children() -> Option<Vec<i32>> {
     let own = getpid().as_raw_pid();
