@@ -485,8 +485,8 @@ const CROWD: usize = 6_000;
 /// How many milliseconds before the end of the lease the last of them is dead; none if the run is void.
 fn crowd(host: Host, server: &Server) -> Option<i64> {
     const LEASE: Duration = Duration::from_secs(10);
-    // So much for each process is left by the program where it kills them one by one.
-    const EACH: Duration = Duration::from_micros(200);
+    // So much for each process is left by the program, at least.
+    const EACH: Duration = Duration::from_micros(300);
     const SCRIPT: &str = "import os, signal, sys, time\n\
         signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
         fifo = os.open(sys.argv[1], os.O_WRONLY)\n\

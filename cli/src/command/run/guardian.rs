@@ -23,6 +23,8 @@ const AGAIN: Duration = Duration::from_millis(2);
 const WAKE: Duration = Duration::from_millis(50);
 /// A count of the processes is followed by a pause of so many times its length.
 const COUNT: u32 = 50;
+/// To kill orphans takes so many times its length until the next turn.
+const ORPHANS: u32 = 4;
 /// How soon it looks again for processes that are left in the control group of the job, and are not its children.
 const LEFT: Duration = Duration::from_millis(20);
 /// How long a dying wrapper may take to be gone.
@@ -53,6 +55,8 @@ pub(crate) struct Guardian {
     kill: (Moment, Duration),
     /// Whether a child has ended since it killed.
     has_reaped: bool,
+    /// When to kill the orphans of those that have ended.
+    orphans: Moment,
     /// Since when it finds nobody to kill.
     unseen: Option<Moment>,
     /// Whether no process is left, or none can be found.
@@ -131,6 +135,7 @@ pub(crate) fn run(
         family: Family::of(main, job.control.clone()),
         kill: (Moment::now(), AGAIN),
         has_reaped: false,
+        orphans: Moment::now(),
         unseen: None,
         is_done: false,
         has_given_up: false,
@@ -358,11 +363,19 @@ impl Guardian {
             // tried again for ever, ever more rarely.
             let next = (pause * 2).min(Duration::from_secs(1));
             self.kill = (Moment::now().after(pause), next);
-        } else if std::mem::take(&mut self.has_reaped) {
+        } else if self.has_reaped && self.orphans <= now {
             // Its orphans have come, which nobody may have seen before.
+            self.has_reaped = false;
             self.family.kill_children();
+            let end = Moment::now();
+            // Those that die need a processor too.
+            self.orphans = end.after(end.since(now) * ORPHANS);
         }
-        if self.is_done { now } else { self.kill.0 }
+        match self.has_reaped {
+            _ if self.is_done => now,
+            true => self.kill.0.min(self.orphans),
+            false => self.kill.0,
+        }
     }
 }
 

@@ -42,9 +42,9 @@ const FREEZES: usize = 8;
 const KILLS_PER_SEARCH: u32 = 8;
 
 /// How long the death of each process takes, where all are killed in one call, on a busy machine.
-const KILLED_TOGETHER: Duration = Duration::from_micros(50);
+const KILLED_TOGETHER: Duration = Duration::from_micros(300);
 /// The same where each is found and killed alone.
-const KILLED_ALONE: Duration = Duration::from_micros(200);
+const KILLED_ALONE: Duration = Duration::from_micros(400);
 
 /// A process, as one look at the system showed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,7 +205,6 @@ impl Family {
             // Some of its processes do not die. Others may have left it.
             return self.kill_found().max(1);
         }
-        self.kill_children();
         1
     }
 
@@ -222,8 +221,12 @@ impl Family {
         found.len()
     }
 
-    /// Kills the children, which takes no search. Among them are the orphans of those that have just died.
+    /// Kills the children, which takes no search. Among them are the orphans of those that have just died. Those of a
+    /// control group are dead or dying.
     pub(crate) fn kill_children(&self) {
+        if self.has_members() {
+            return;
+        }
         let children = system::children().unwrap_or_default();
         for child in children.iter().filter(|child| !self.strangers.contains(child)) {
             send_to_child(*child, Signal::KILL);
