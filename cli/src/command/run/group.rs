@@ -226,6 +226,13 @@ impl Group {
     }
 }
 
+/// Of a run that does not come to its job. A process that is replaced, or exits, drops nothing.
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
