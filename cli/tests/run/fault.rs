@@ -80,7 +80,21 @@ struct Finding {
     slack: i64,
     /// How long a processor was withheld at most, from the fault to the end of the lease.
     lagged: Duration,
+    /// Whether the machine stood still before the fault, for so long that the lease was lost.
+    is_void: bool,
     wrong: Vec<String>,
+}
+
+impl Finding {
+    /// Of a run that ended before its fault. On a machine that ran it is wrong.
+    fn early(start: Instant) -> Finding {
+        let lagged = lag::worst_since(start);
+        let is_void = lagged > MARGIN;
+        let text = format!(
+            "it ended before its fault, and no processor was withheld for longer than {lagged:?}"
+        );
+        Finding { slack: 0, lagged, is_void, wrong: vec![text] }
+    }
 }
 
 fn setting(name: &str, default: usize) -> usize {
@@ -230,11 +244,19 @@ impl<'a> Run<'a> {
         let mut injected = None;
         let mut begin = Instant::now();
         if fault != Fault::Nothing {
+            let mut has_ended = false;
             wait_until("all processes of the job write", || {
-                self.journal.writers() >= shape.writers()
+                has_ended = self.wrapper.try_wait().expect("a child").is_some();
+                has_ended || self.journal.writers() >= shape.writers()
             });
+            if has_ended {
+                return Finding::early(begin);
+            }
             // The faults of different runs come at different times of the lease.
             sleep(LEASE / 3 * u32::try_from(number % 7).expect("small") / 7);
+            if self.key_end().is_none() {
+                return Finding::early(begin);
+            }
             begin = Instant::now();
             injected = Some(self.inject(fault, number));
         }
@@ -291,7 +313,7 @@ impl<'a> Run<'a> {
                 if given_back.is_none() {
                     wrong.push("not given back".to_owned());
                 }
-                given_back.or(key_end).expect("it was held").min(injected + lease / 10)
+                given_back.or(key_end).expect("it was held").min(injected + lease / 3)
             }
             (Fault::WrapperStopped | Fault::NamedStopped, _) => key_end.expect("it was held"),
             // Given back: after the last of them is reaped.
@@ -307,7 +329,7 @@ impl<'a> Run<'a> {
                 Duration::from_nanos(slack.unsigned_abs())
             ));
         }
-        Finding { slack, lagged, wrong }
+        Finding { slack, lagged, is_void: false, wrong }
     }
 
     /// Whether the job has ended, or the run has.
@@ -370,7 +392,8 @@ fn survive_on(host: Host, fault: Fault, shape: Shape) {
                     drop(place);
                     let mut guard = counts.lock().unwrap_or_else(PoisonError::into_inner);
                     let (_, voids, slacks, wrong) = &mut *guard;
-                    if fault.margin().is_some_and(|margin| finding.lagged > margin / 2) {
+                    let is_late = |margin| finding.lagged > margin / 2;
+                    if finding.is_void || fault.margin().is_some_and(is_late) {
                         *voids += 1;
                     } else {
                         slacks.push(finding.slack);
