@@ -242,7 +242,8 @@ impl<'a> Run<'a> {
     fn finish(mut self, fault: Fault, shape: Shape, number: usize) -> Finding {
         let mut wrong = Vec::new();
         let mut injected = None;
-        let mut begin = Instant::now();
+        let start = Instant::now();
+        let mut begin = start;
         if fault != Fault::Nothing {
             let mut has_ended = false;
             wait_until("all processes of the job write", || {
@@ -250,17 +251,25 @@ impl<'a> Run<'a> {
                 has_ended || self.journal.writers() >= shape.writers()
             });
             if has_ended {
-                return Finding::early(begin);
+                return Finding::early(start);
             }
             // The faults of different runs come at different times of the lease.
             sleep(LEASE / 3 * u32::try_from(number % 7).expect("small") / 7);
             if self.key_end().is_none() {
-                return Finding::early(begin);
+                return Finding::early(start);
             }
             begin = Instant::now();
             injected = Some(self.inject(fault, number));
         }
         let mut key_end = self.key_end();
+        let is_kept = matches!(
+            fault,
+            Fault::RedisGone | Fault::GuardianStopped | Fault::WrapperStopped | Fault::NamedStopped
+        );
+        if is_kept && key_end.is_none() {
+            // It had ended just before.
+            return Finding::early(start);
+        }
         let mut lagged = Duration::ZERO;
         // The job ends by the promise, and not by this test.
         let deadline = Instant::now() + LONG;

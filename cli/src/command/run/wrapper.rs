@@ -305,7 +305,8 @@ impl Wrapper {
                 Report::Stopped(by) => {
                     progress.is_stopped = true;
                     // A later report may say that the job goes on.
-                    if place + 1 == reports.len() {
+                    let is_last = |later: &Report| matches!(later, Report::Margin(_));
+                    if reports[place + 1..].iter().all(is_last) {
                         // It has no effect on the first process of a container, or on one without a shell.
                         signal::stop_by(by);
                     }
