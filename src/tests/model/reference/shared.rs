@@ -141,7 +141,9 @@ impl Shared {
             Access::UpgradableRead => other == Access::Read,
             Access::Write => false,
         };
-        if !self.others(client, now).all(fits_beside) {
+        // Redis may still have what is left of a lease whose validity is over, also of this client.
+        let own = self.entries[client].filter(|&(_, until)| until > now).map(|it| it.0);
+        if !self.others(client, now).chain(own).all(fits_beside) {
             return Expected::Busy;
         }
         let (ttl, renewed) = LEASES[client];
