@@ -317,7 +317,7 @@ impl<'a> AcquireLoop<'a> {
     /// Asks whether somebody waits for the lock that this thread reads. If so, it lines up like others.
     fn ask(mut self, hold: Arc<Hold>) -> Result<Option<Arc<Hold>>> {
         let holding = Holding::new(self.slot, hold);
-        // As bounded as a request for the lock: the caller may have little time.
+        // The deadline is that of a request for the lock: the caller may have little time.
         let deadline = self.prepare(AcquireMode::Try).deadline;
         if let Some(sent) = holding.renew_unless_wanted(deadline) {
             self.long_wait.how = How::Shared;
@@ -464,8 +464,7 @@ impl<'a> AcquireLoop<'a> {
         match acquired.outcome {
             Ok(AcquireReply::Granted(granted)) => self.accept(granted),
             Ok(AcquireReply::Busy(busy)) => {
-                // From before the sending: the grant is surely later than this moment. A try says nothing
-                // about the queue.
+                // `at` is before the sending: a grant is surely later. A try says nothing about the queue.
                 self.queued_at = (mode != AcquireMode::Try).then_some(at);
                 self.wait_for_holder(busy, mode)
             }

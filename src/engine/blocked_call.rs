@@ -1,4 +1,4 @@
-//! Who was in the way when a thread went without a lock.
+//! The holder that was in the way when a thread went without a lock.
 
 use std::cell::RefCell;
 
@@ -8,10 +8,10 @@ use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::slot::Slot;
 
-/// So many locks that it went without a thread remembers.
+/// A thread remembers the blockers of this many locks.
 const REMEMBERED: usize = 64;
 
-/// Who was in the way of a thread at the end of a wait.
+/// The holder in the way of a thread at the end of a wait.
 struct BlockedCall {
     slot: Weak<Slot>,
     blocker: Blocker,
@@ -34,7 +34,7 @@ pub(crate) fn remember(slot: &Arc<Slot>, blocker: Blocker) {
     drop(forgotten);
 }
 
-/// This thread asks for the lock anew: what it was told before counts no longer.
+/// Forgets the blocker of an earlier call: this thread asks for the lock anew.
 pub(crate) fn forget(slot: &Arc<Slot>) {
     let forgotten = BLOCKED_CALLS.try_with(|calls| {
         let mut calls = calls.borrow_mut();
@@ -45,7 +45,7 @@ pub(crate) fn forget(slot: &Arc<Slot>) {
     drop(forgotten);
 }
 
-/// Who was in the way when this thread's last call for the lock went without it.
+/// The holder that was in the way when this thread's last call for the lock went without it.
 pub(crate) fn last_blocker(slot: &Arc<Slot>) -> Option<Holder> {
     let (blocker, at) = BLOCKED_CALLS
         .try_with(|calls| {

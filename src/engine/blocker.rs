@@ -1,4 +1,4 @@
-//! Who is in the way of a thread that waits, and what the thread is told of that.
+//! The holder in the way of a thread that waits, and its description for people.
 //!
 //! A reply that refuses the lock names its holder, and a slot knows which thread of its own process has it. So a
 //! wait costs no further command to be explained.
@@ -14,7 +14,7 @@ use crate::engine::owner_value::OwnerValue;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::lock_kind::LockKind;
 
-/// Who has a lock for which a thread waits.
+/// The holder of a lock for which a thread waits.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocker {
     /// Another process, or a hold of this process that its slot does not know. Contains what Redis
@@ -31,7 +31,7 @@ impl Blocker {
         Blocker::Local { value, token, since, lease: Arc::downgrade(&hold.lease) }
     }
 
-    /// What people are told of it. Nothing may be locked: this may hold the last reference to a lease.
+    /// Describes it to people. The caller has nothing locked: this may hold the last reference to a lease.
     pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity, now: Moment) -> Holder {
         match self {
             Blocker::Remote(reported, seen) => {

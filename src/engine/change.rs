@@ -1,4 +1,4 @@
-//! Downgrades: a hold of a read-write lock becomes a lesser one.
+//! Downgrades: a hold of a read-write lock gets a lesser access.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use crate::protocol::request::{ChangeRequest, ChangeTo};
 use crate::wire::failure::Failure;
 
 impl Holding {
-    /// Becomes the lesser, if it is more than that. Fails only if the hold is lost.
+    /// Lowers the access of the hold to this one, unless it is that low already. Fails only if the hold is lost.
     pub(crate) fn downgrade(&self, to: Access) -> Result<()> {
         if self.hold.lease.access() <= Some(to) {
             return self.check_valid().map_err(|error| error.of(self.name()));
         }
-        // Here before it is sent: when Redis lets others in, nobody here takes this for a writer (rule 36).
+        // The access is lowered here before the request is sent: when Redis lets others in, no thread here takes this
+        // for a writer (rule 36).
         let number = self.hold.lease.begin_change(to);
         let deadline = self.context().exchange_deadline();
         self.settle_change(number, to, deadline).map_err(|error| error.of(self.name()))
@@ -33,7 +34,7 @@ impl Holding {
                 self.hold.lease.counted(Moment::PAST, Some(waiters));
                 Ownership::Owned
             }
-            // A later change was made.
+            // A later change has replaced this one.
             Ok(ChangeReply::Stale | ChangeReply::Waits(_)) => Ownership::Owned,
             Err(failure) => match taken_by_wrong_type(failure) {
                 Ok(ownership) => ownership,

@@ -85,20 +85,20 @@ impl Context {
         self.exchange(|it| ask(it, deadline))
     }
 
-    /// Asks Redis by a request with a deadline of its own, and tells how long that took and whether it failed.
+    /// Asks Redis by a request with a deadline of its own, and tells observers how long that took and whether it failed.
     pub(crate) fn exchange<T: Outcome>(&self, ask: impl FnOnce(&dyn Protocol) -> T) -> T {
         let Some(observers) = self.observers.active() else {
             return self.note_reply(ask(&*self.protocol));
         };
         let begin = self.now();
         let outcome = self.note_reply(ask(&*self.protocol));
-        observers.tell_exchange(outcome.told(self.now().since(begin)));
+        observers.tell_exchange(outcome.event(self.now().since(begin)));
         outcome
     }
 
     /// Notes that the server is not silent, if this outcome says so.
     fn note_reply<T: Outcome>(&self, outcome: T) -> T {
-        // One plain load on the way of each exchange.
+        // Each exchange runs this, so the usual path is one plain load.
         if self.silent_until.load(Ordering::Relaxed) > 0
             && outcome.failure().is_none_or(|failure| matches!(failure, Failure::Refused(_)))
         {
@@ -107,7 +107,8 @@ impl Context {
         outcome
     }
 
-    /// A release has waited in vain. For about as long again, none that nobody looks at waits.
+    /// Notes that a release has waited in vain. For about as long again, a release whose outcome nobody reads does not
+    /// wait.
     pub(super) fn note_silence(&self) {
         self.silent_until.store(self.exchange_deadline().as_nanos(), Ordering::Relaxed);
     }
@@ -145,8 +146,8 @@ impl Context {
     pub(crate) fn claim_window(&self, options: &LockOptions) -> Duration {
         // A grant whose message is lost reaches the waiter as the reply to a heartbeat. The window
         // outlasts a heartbeat that fails and the whole time-out of the next one; a shorter one could end
-        // before the waiter knows that it is the owner. What the clocks of the servers may differ by is taken off
-        // its validity, so the window is longer by as much.
+        // before the waiter knows that it is the owner. The validity is shorter by the most that the servers' clocks
+        // may differ, so the window is longer by as much.
         HEARTBEAT * 2 + self.bounds.reply + options.clock_skew(options.lease.ttl())
     }
 
@@ -170,8 +171,8 @@ pub(crate) trait Outcome {
     /// Why it failed, if it did; of several requests why the first one did.
     fn failure(&self) -> Option<&Failure>;
 
-    /// What observers are told of it.
-    fn told(&self, took: Duration) -> Exchange {
+    /// The event for observers.
+    fn event(&self, took: Duration) -> Exchange {
         let kind = |failure: &Failure| Error::from(failure.clone()).kind();
         Exchange { took, outcome: self.failure().map_or(Ok(()), |failure| Err(kind(failure))) }
     }

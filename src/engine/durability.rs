@@ -32,7 +32,7 @@ pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
     let mut wanted = holding.hold.options.durabilities();
     let error = wanted.find_map(|wanted| {
         let error = missing(holding, wanted)?;
-        // Whatever went wrong, it was written: only its copies are in doubt.
+        // The write itself is done: only its copies are in doubt.
         Some(match is_short(&error) {
             true => error,
             false => unconfirmed(wanted, &error),

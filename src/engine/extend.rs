@@ -27,8 +27,8 @@ impl Holding {
     /// Renews it for all readers of this process, by a request with this deadline. Returns when it was sent, unless
     /// others wait or that is not known.
     pub(super) fn renew_unless_wanted(&self, deadline: Moment) -> Option<Moment> {
-        let told = self.lengthen_by(self.hold.lease.ttl(), deadline);
-        let OwnershipReply { sent, waiters, .. } = told.ok()?;
+        let reply = self.lengthen_by(self.hold.lease.ttl(), deadline);
+        let OwnershipReply { sent, waiters, .. } = reply.ok()?;
         self.hold.lease.counted(sent, waiters);
         self.hold.lease.lengthen(sent, self.hold.lease.ttl());
         (waiters == Some(0) && self.check_valid().is_ok()).then_some(sent)
@@ -89,20 +89,20 @@ impl Holding {
 
         let count = self.hold.lease.count.show();
         let mut unanswered = false;
-        let told = Failure::retry_disconnected(|| {
+        let outcome = Failure::retry_disconnected(|| {
             let owner = &self.hold.lease.value.bytes;
-            let told = context.exchange(|it| it.extend(target, owner, ttl, count, deadline));
+            let outcome = context.exchange(|it| it.extend(target, owner, ttl, count, deadline));
             // Kept over both requests: the first may be carried out after the second has its reply (rule
             // 31).
-            unanswered |= told.as_ref().is_err_and(Failure::is_unknown);
+            unanswered |= outcome.as_ref().is_err_and(Failure::is_unknown);
             let may_remain =
                 |failure| may_remain(&*context.protocol, &self.hold.lease.value.bytes, failure);
             // Redis may have the longer lease, on which nobody here may rely. The release of a lost hold
             // must still reach that far.
-            if told.as_ref().is_err_and(may_remain) {
+            if outcome.as_ref().is_err_and(may_remain) {
                 self.hold.lease.may_last_until(context.now().after(ttl));
             }
-            told
+            outcome
         });
         // A reply to the repetition says nothing about the first request, which stays under way (rule
         // 17).
@@ -110,8 +110,8 @@ impl Holding {
             under_way.keep_pending();
         }
 
-        let reply = match told {
-            Ok(told) => told,
+        let reply = match outcome {
+            Ok(reply) => reply,
             Err(failure) => {
                 let is_unknown = failure.is_unknown();
                 let ownership = taken_by_wrong_type(failure).map_err(|failure| {
@@ -138,10 +138,11 @@ impl Holding {
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let owner = &self.hold.lease.value.bytes;
-        let told = if target.weighted().is_some() {
+        let outcome = if target.weighted().is_some() {
             // There may be very many holders. A renewal that lengthens nothing asks about this one.
-            let told = context.ask(|it, deadline| it.extend(target, owner, SHORTEST, 0, deadline));
-            told.map(|told| told.ownership)
+            let outcome =
+                context.ask(|it, deadline| it.extend(target, owner, SHORTEST, 0, deadline));
+            outcome.map(|reply| reply.ownership)
         } else {
             let is_ours = |holder: &ReportedHolder| *holder.owner == **owner;
             context.ask(|it, deadline| it.holders(target, View::Owners, deadline)).map(|holders| {
@@ -152,7 +153,7 @@ impl Holding {
                 }
             })
         };
-        let ownership = match told {
+        let ownership = match outcome {
             Ok(ownership) => ownership,
             Err(failure) => taken_by_wrong_type(failure)?,
         };

@@ -31,7 +31,7 @@ enum HoldPhase {
 /// One thread's hold of a lock.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// Of its owner's value, which other holds may share, or have had before.
+    /// The lease of its owner's value. Other holds may share it, or have had it before.
     pub(crate) lease: Arc<Lease>,
     pub(crate) options: LockOptions,
     token: FencingToken,
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
     is_over: AtomicBool,
     /// The callbacks of this hold. Added to only under `phase`.
     hooks: LossHooks,
-    /// The number that observers know it by; 0 if they know of none, or of its end too.
+    /// The number by which observers know the hold; 0 if they do not know it, or know of its end.
     number: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl Hold {
     /// The first hold of a lease that was just granted.
     pub(crate) fn first(value: Arc<OwnerValue>, clock: Arc<dyn Clock>, grant: Grant) -> Arc<Hold> {
         let options = value.options;
-        // From before the sending as well: Redis may have had the lock for this holder since then.
+        // The hold begins before the request was sent: Redis may have granted the lock at any moment since then.
         let limit = options.longest_hold().map_or(Moment::FAR, |span| grant.sent.after(span));
         let token = FencingToken::new(grant.token);
         let lease = Lease::new(value, clock, grant);
@@ -70,7 +70,7 @@ impl Hold {
             return None;
         }
         let token = lease.next_token()?;
-        // Counted for each hold (rule 17), so from its own start.
+        // `max_hold` counts from the start of each hold (rule 17).
         let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
         lease.begin_hold(options, limit, now);
         Some(Hold::begin(Arc::clone(lease), *options, token, limit))
@@ -93,7 +93,7 @@ impl Hold {
         } else {
             lease.begin_hold(options, limit, now);
         }
-        // With the same token: those of readers say nothing about each other (rule 32).
+        // The hold shares the token of the lease: the order of readers' tokens means nothing (rule 32).
         Some(Hold::begin(Arc::clone(lease), *options, lease.token(), limit))
     }
 
@@ -148,10 +148,10 @@ impl Hold {
         !self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Redis is to keep the lock until then, if the hold is not over. Returns whether it did.
+    /// Notes that Redis must keep the lock until this moment. Returns false, and notes nothing, if the hold is over.
     pub(crate) fn keep_until(&self, moment: Moment) -> bool {
-        // Under the phase: whoever ends the hold then releases it with this moment, or ended it before. A lock
-        // of which the caller learns that it is lost must not be kept from others.
+        // Written under the phase: the end of the hold comes either before this, or after it and with this moment.
+        // If the caller learns that the lock is lost, others must be able to get it.
         let phase = self.phase.lock();
         let may_be_kept = matches!(*phase, HoldPhase::Live) && self.is_valid_at(self.lease.now());
         if may_be_kept {
@@ -188,9 +188,9 @@ impl Hold {
         self.lose_inner(&mut self.phase.lock(), cause)
     }
 
-    /// Why it is over by itself; `None` if a renewal has come in time after all.
+    /// The cause if `max_hold` or the lease ran out; `None` if a renewal has come in time after all.
     fn natural_cause(&self, now: Moment) -> Option<LossCause> {
-        // By the order of the two ends, and not by the present: after a suspend both may have passed.
+        // The earlier end is the cause: after a suspend both may have passed.
         if self.limit <= now && self.limit <= self.lease.leased_until() {
             return Some(LossCause::MaxHold);
         }
@@ -209,8 +209,8 @@ impl Hold {
             Some(failure) => loss.with_source(Arc::new(Error::from(failure))),
             None => loss,
         };
-        // Before anybody learns of the loss: the callback of a loss may ask a guard, which must find
-        // itself invalid.
+        // The flag is set before anybody learns of the loss: the callback of a loss may ask a guard, which must
+        // find itself invalid.
         self.is_over.store(true, Ordering::SeqCst);
         *phase = HoldPhase::Lost(loss.clone());
         loss
@@ -234,7 +234,7 @@ impl Hold {
         // Until this moment nobody else can have got the lock, which decides what a repeated release means.
         let valid_until = self.valid_until();
         *phase = HoldPhase::Releasing;
-        // In the same step: a guard in another thread must not pass its check once the release is sent.
+        // The validity ends in the same step: no guard in another thread may pass its check once the release is sent.
         self.is_over.store(true, Ordering::SeqCst);
         Some(valid_until)
     }
@@ -261,10 +261,10 @@ impl Hold {
         is_ended
     }
 
-    /// Observers know the hold by this number. Returns the loss if it was lost before: then they have yet to be
-    /// told of that.
+    /// Gives the hold the number by which observers know it. Returns the loss if it was lost before: observers have
+    /// yet to be told of that.
     pub(crate) fn observe(&self, number: u64) -> Option<Loss> {
-        // Under the phase: whoever ends the hold later finds the number, or ended it before.
+        // Written under the phase: the end of the hold comes either before this, or after it and finds the number.
         match &*self.phase.lock() {
             HoldPhase::Lost(loss) => Some(loss.clone()),
             _ => {
@@ -279,7 +279,7 @@ impl Hold {
         Some(self.number.load(Ordering::SeqCst)).filter(|&number| number != 0)
     }
 
-    /// The same for the one caller that tells them of its end.
+    /// Takes the number of a hold that observers know, for the one caller that tells them of its end.
     pub(crate) fn take_number(&self) -> Option<u64> {
         Some(self.number.swap(0, Ordering::SeqCst)).filter(|&number| number != 0)
     }
@@ -288,7 +288,7 @@ impl Hold {
     pub(crate) fn on_loss(&self, hook: LossHook) -> Option<(Loss, LossHook)> {
         let phase = self.phase.lock();
         let loss = match &*phase {
-            // Under the phase, so that a loss either finds the callback or is found here. A release may
+            // Added under the phase, so that a loss either finds the callback or is found here. A release may
             // still end as a loss.
             HoldPhase::Live | HoldPhase::Releasing => {
                 self.hooks.add(hook);

@@ -10,7 +10,7 @@
 //! | lost | it ended before that, for a cause: no reply changes it any more | |
 //!
 //! A thread that takes a lease over or lets it linger writes a few atomics, and takes no lock here. Replies, losses and
-//! releases take the lock, so that a reply that comes late finds the end. `timer` lists for what the worker comes.
+//! releases take the lock, so that a reply that comes late finds the end. `timer` lists why the worker comes to it.
 
 mod change;
 mod count;
@@ -184,7 +184,7 @@ impl Lease {
     /// Whether it may be passed on or linger.
     pub(crate) fn may_last(&self, now: Moment) -> bool {
         // A command of this hold that runs later would run for the next holder: its transaction would
-        // apply, with another thread's lease to guard it. A renewal is for whoever holds the lease.
+        // apply, with another thread's lease to guard it. A renewal serves any holder of the lease.
         let is_free = self.commands.load(Ordering::SeqCst) == 0;
         is_free && self.may_be_shared(now)
     }
@@ -194,7 +194,7 @@ impl Lease {
     /// under way for one reader may run beside another.
     pub(crate) fn may_be_shared(&self, now: Moment) -> bool {
         self.value.options.lease.is_renewed()
-            // The next hold would take itself for what this one began as.
+            // The next hold would have the access with which this one began.
             && self.changes.last().number == 0
             && !self.failing.load(Ordering::SeqCst)
             && !self.is_doubted()
@@ -277,7 +277,7 @@ impl Lease {
 
     // How a read-write lock is held.
 
-    /// As what it is held.
+    /// The access with which a read-write lock is held; `None` for other kinds.
     pub(crate) fn access(&self) -> Option<Access> {
         self.value.options.share.access()?;
         Some(self.changes.last().access)
@@ -305,7 +305,7 @@ impl Lease {
 
     /// The change of this number has made its holder the writer, with this token.
     pub(crate) fn upgraded(&self, number: u64, token: u64) {
-        // The token first: whoever finds the writer finds its token too.
+        // The token is written first, so that a thread that finds the writer finds its token too.
         self.upgraded.store(token, Ordering::SeqCst);
         self.changes.update(number, Access::Write, false);
     }
@@ -343,7 +343,7 @@ impl Lease {
         self.perhaps_until.raise(moment);
     }
 
-    /// Redis is to keep the lock until then.
+    /// Notes that Redis must keep the lock until this moment.
     pub(crate) fn keep_until(&self, moment: Moment) {
         self.kept_until.raise(moment);
     }
@@ -425,7 +425,7 @@ impl Lease {
 
     /// Notes how many wait, if the reply to a request that was sent at `sent` says.
     pub(crate) fn counted(&self, sent: Moment, waiters: Option<u32>) {
-        // That nobody waits matters to the door of readers alone.
+        // Only the door of readers needs to know that nobody waits.
         let is_shared = self.access() == Some(Access::Read);
         if let Some(waiters) = waiters.filter(|&waiters| is_shared || waiters > 0) {
             self.news.post(sent, waiters);
@@ -540,12 +540,12 @@ impl Lease {
     }
 
     fn end(&self, guarded: &mut Guarded, end: LeaseEnd) {
-        // First of all: from the moment on at which anybody may learn of the end, no hold is valid.
+        // The validity ends first: once anybody can learn of the end, no hold is valid.
         self.valid_until.set(Moment::PAST);
         guarded.end = Some(end);
     }
 
-    /// Why it ran out by itself.
+    /// The cause of a loss of a lease that ran out.
     fn natural_cause(&self, guarded: &Guarded) -> LossCause {
         if let Some(failure) = &guarded.failure {
             if failure.is_refusal() { LossCause::Refused } else { LossCause::Unreachable }

@@ -162,7 +162,7 @@ impl WakeListener {
         match self.protocol.listen_to(name, deadline) {
             // The threads find the wish by themselves, a little later. That is no reason to end a wait.
             Err(failure) if failure.is_transient() => {}
-            told => told?,
+            outcome => outcome?,
         }
         self.wait(self.shared.state.lock(), deadline, |state| {
             match &state.channels.get(name)?.state {

@@ -13,12 +13,12 @@ use crate::observe::observers::{CallUnderWay, ObserverList};
 use crate::observe::{Acquired, How, Lost, NotAcquired, Waiting};
 use crate::protocol::target::Target;
 
-/// The line in which a waiter stands.
+/// The place of a waiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// The one of its process, in Redis.
+    /// The place of its process in the queue of Redis.
     InQueue(u32),
-    /// Its own among the threads of its process.
+    /// Its place among the threads of its process.
     AmongThreads(usize),
 }
 
@@ -27,20 +27,20 @@ pub(crate) struct LongWait {
     since: Moment,
     /// When it is to be logged; [`Moment::FAR`] once it was, or never is.
     pub(crate) due: Moment,
-    /// Who was last known to be in the way.
+    /// The holder that was last known to be in the way.
     pub(crate) blocker: Option<Blocker>,
     /// How the lock comes, as far as is known.
     pub(crate) how: How,
     observed: Option<ObservedWait>,
 }
 
-/// What observers are yet to be told of a wait: how it ended.
+/// The end of a wait, of which observers are yet to be told.
 struct ObservedWait {
     number: u64,
     context: Arc<Context>,
     target: Arc<Target>,
     access: Option<Access>,
-    /// Who was in the way when it began.
+    /// The holder that was in the way when it began.
     first_blocker: Option<Blocker>,
     _call: CallUnderWay,
 }
@@ -113,7 +113,7 @@ impl LongWait {
                 blocker,
             };
             observers.tell(|observer| observer.acquired(&event));
-            // Not before: the end of the hold must not be told first.
+            // The number comes after the event: the end of the hold must not be reported first.
             if how.begins_hold()
                 && let Some(loss) = &hold.observe(call)
             {

@@ -13,9 +13,9 @@ use crate::protocol::target::Target;
 /// One owner's value.
 pub(crate) struct OwnerValue {
     pub(crate) target: Arc<Target>,
-    /// As Redis has it.
+    /// The value as Redis has it.
     pub(crate) bytes: Box<[u8]>,
-    /// What Redis is asked for under it. A hold may have other limits of its own.
+    /// The options of its requests. A hold may have other limits of its own.
     pub(crate) options: LockOptions,
     settled: AtomicMoment,
 }

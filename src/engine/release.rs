@@ -253,7 +253,7 @@ impl Holding {
 
     /// Makes the worker release a lease that is not in use any more.
     pub(crate) fn release_in_background(&self) {
-        // Not logged: the thread may be at its end, where many loggers panic.
+        // No loss is logged here: the thread may be at its end, where many loggers panic.
         drop(self.end_if_over());
         if self.hold.begin_release().is_none() {
             self.slot.release_remainder(&self.hold);

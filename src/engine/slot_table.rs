@@ -65,7 +65,7 @@ impl<S> SlotTable<S> {
     pub(crate) fn forget(&self, name: &Name) {
         let mut names = self.0.lock();
         let Some(slots) = names.get_mut(name) else { return };
-        // By liveness and not by identity: another thread may have made a new slot of the same name since
+        // The check is liveness, not identity: another thread may have made a new slot of the same name since
         // the last reference was dropped, and that one must stay.
         slots.retain(|(_, slot)| slot.strong_count() > 0);
         if slots.is_empty() {

@@ -187,7 +187,7 @@ fn forget(hold: &Rc<ThreadHold>) {
     });
 }
 
-/// By the address of the slot, or of the hold. Nothing else can have it while the hold keeps both alive.
+/// The key in the table: the address of the slot, or of the hold. Nothing else can have it while the hold keeps both alive.
 type ByAddress = HashMap<*const (), Rc<ThreadHold>, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Default)]

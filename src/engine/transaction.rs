@@ -26,7 +26,7 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
     if let Some(weighted) = holdings.iter().find(is_weighted)
         && holdings.len() > 1
     {
-        // Its key cannot be watched (rule 42), and its script looks at no other lock.
+        // The key of a weighted lock cannot be watched (rule 42), and its script looks at no other lock.
         return Err(Error::config(
             "transaction",
             "several may hold this lock at a time",
@@ -36,7 +36,7 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
     }
     let protocol = &first.context().protocol;
     for other in &holdings[1..] {
-        // In a cluster no connection could look at both.
+        // No connection to a cluster could look at both.
         if protocol.check_keys(first.name(), &[other.name().as_bytes().to_vec()]).is_err() {
             return Err(Error::config(
                 "transaction",

@@ -129,7 +129,7 @@ impl Upgrade<'_> {
 
     fn ask(&self, number: u64, to: ChangeTo) -> std::result::Result<ChangeReply, Failure> {
         let now = self.holding.now();
-        // As in a wait for the lock: one request is sent, however late its thread comes to it.
+        // One request is sent, however late its thread comes to it, as in a wait for the lock.
         let last = self.last_deadline.max(now.after(REPLY_GRACE));
         let deadline = self.holding.context().exchange_deadline().min(last);
         self.holding.send_change(number, to, DEAD_AFTER.min(last.since(now)), deadline)

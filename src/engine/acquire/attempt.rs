@@ -50,7 +50,7 @@ impl AcquireLoop<'_> {
     /// Leaves the queue by one bounded request. Returns whether that had a reply.
     pub(super) fn leave(&self, attempt: &Attempt, now: Moment) -> bool {
         let ttl = attempt.value.options.lease.ttl();
-        // On the caller's thread, whose time is over as a rule: so it is short, and the worker goes on.
+        // This runs on the caller's thread, whose time is usually over: so it is short, and the worker goes on.
         let last = self.last_deadline.max(now.after(MIN_LEAVE_TIMEOUT));
         let deadline = now.after(LEAVE_TIMEOUT.min(self.context.bounds.exchange)).min(last);
         let target = self.slot.target();

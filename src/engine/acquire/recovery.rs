@@ -82,7 +82,7 @@ impl AcquireLoop<'_> {
     /// time made the deadline short, the last reply may stand.
     pub(super) fn retry_late(&mut self, time: Duration) -> NextAction {
         let left = self.time_left();
-        // With a whole exchange to spend, or with time left after it, lateness means that Redis or the
+        // If the request had a whole exchange, or the caller has time left, lateness means that Redis or the
         // network is slow.
         if time < self.context.bounds.exchange
             && left.is_none_or(|left| left <= REPLY_GRACE)
@@ -116,7 +116,7 @@ impl AcquireLoop<'_> {
         let since = *self.outage.get_or_insert(now);
         let give_up = since.after(self.context.bounds.give_up_after);
         match self.time_left() {
-            // With backoff, or all clients would connect in step when the server comes back.
+            // Backoff keeps the clients from connecting in step when the server comes back.
             Some(left) if now < give_up => {
                 let pause = self.backoff.next().max(pause_in_outage(now.since(since)));
                 NextAction::Again(pause.min(left).min(give_up.since(now)))

@@ -117,7 +117,7 @@ fn acquire_inner(
     let (mut before, mut after, mut error) = (Vec::new(), Vec::new(), None);
     let mut refused: Option<Box<Try<'_>>> = None;
     for entered in entered {
-        // What comes after a lock without a lease is given back: `held` takes them in their order.
+        // A lock behind one that was refused is given back: `held` takes them in their order.
         let is_late = refused.is_some() || error.is_some();
         let granted = if is_late { &mut after } else { &mut before };
         match entered {
@@ -266,8 +266,8 @@ impl Try<'_> {
     fn note(&mut self, acquired: AcquireOutcome, sending: Sending) {
         let it = &mut self.acquirer;
         match acquired.outcome {
-            // As for a request alone: all were on one connection, which may have died in a restart long ago.
-            // Under other owner's values the locks might seem to be held, by these tries themselves.
+            // A lone request is repeated too: the one connection of all tries may have died in a restart long ago.
+            // The owner's values stay, or the locks might seem to be held, by these tries themselves.
             Err(failure) if it.may_repeat(&failure) => {
                 it.recover(failure, sending.deadline, sending.time());
             }

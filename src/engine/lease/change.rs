@@ -1,6 +1,6 @@
 //! How a read-write lock is held, and its changes (rules 35 to 37).
 //!
-//! One atomic has all of it, so that a change takes its number and makes the hold the lesser in one step.
+//! All of it is one atomic, so that a change takes its number and lowers the access in one step.
 
 use crate::base::share::Access;
 use crate::base::sync::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub(crate) struct Change {
     /// Grows with each change of the hold; 0 before the first.
     pub(crate) number: u64,
     pub(crate) access: Access,
-    /// Whether the worker is to send it.
+    /// Whether the worker has to send it.
     pub(super) is_open: bool,
 }
 

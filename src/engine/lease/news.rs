@@ -1,16 +1,16 @@
-//! What replies about a lease say of those who wait, until its slot takes it up.
+//! How many wait for a lock, by the replies about a lease, until its slot takes that up.
 
 use crate::base::sync::{AtomicBool, Mutex, Ordering};
 use crate::base::time::Moment;
 
-/// The counts of replies. A slot takes them up before its next event, so that a reply locks no slot.
+/// The counts of waiters in replies. A slot takes them up before its next event, so that a reply locks no slot.
 #[derive(Debug)]
 pub(crate) struct News {
     is_new: AtomicBool,
     count: Mutex<Option<Count>>,
 }
 
-/// A reply to a request that was sent at `sent` counts so many who wait.
+/// The count of waiters in the reply to a request that was sent at `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) sent: Moment,
@@ -24,7 +24,7 @@ impl News {
 
     pub(crate) fn post(&self, sent: Moment, waiters: u32) {
         let mut count = self.count.lock();
-        // One who waits stays, whatever a later reply counts: that is known for the rest of the attempt (rule 18).
+        // A known waiter stays known for the rest of the attempt, whatever a later reply counts (rule 18).
         *count = match *count {
             Some(before) if before.waiters > 0 && waiters == 0 => Some(before),
             Some(before) => Some(Count { sent: sent.max(before.sent), waiters }),
@@ -35,7 +35,7 @@ impl News {
 
     /// Takes up what was posted since the last time.
     pub(crate) fn take(&self) -> Option<Count> {
-        // On the path of each lock, and usually there is nothing.
+        // Each lock comes here, and usually nothing was posted.
         if !self.is_new.load(Ordering::SeqCst) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! For what the worker comes to a lease, and when.
+//! Why the worker comes to a lease, and when.
 //!
 //! A lease has one timer with the worker, for the first of these moments:
 //!
@@ -33,7 +33,7 @@ const SHOW_AFTER: Duration = Duration::from_millis(20);
 /// A lease that threads take over and over is renewed this long after it was last confirmed.
 const REFRESHED_AFTER: Duration = Duration::from_nanos(HEARTBEAT.as_nanos() as u64 * 2 / 3);
 
-/// For what the worker comes to a lease.
+/// Why the worker comes to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     EndValidity,
@@ -95,7 +95,7 @@ impl Lease {
         moments.into_iter().filter(|&moment| moment > now).min().unwrap_or(Moment::FAR)
     }
 
-    /// All that the worker may come for; [`Moment::FAR`] for what it need not come for.
+    /// When the worker has to come for each purpose; [`Moment::FAR`] if it need not.
     fn timers(&self) -> [(Purpose, Moment); 5] {
         let usage = self.usage.get();
         // A lease that lingers is only ended.
@@ -147,7 +147,7 @@ impl Lease {
         self.announce_at.get()
     }
 
-    /// Its slot is to be announced at that moment.
+    /// Notes when its slot is to be announced.
     pub(crate) fn announce_by(&self, moment: Moment) {
         self.announce_at.set(moment);
     }

@@ -253,7 +253,7 @@ impl ServerThread {
             if left.is_zero() {
                 break;
             }
-            // In intervals, because the end of the client wakes nobody whom it finds outside of a wait.
+            // The rest is cut into intervals, because the end of the client wakes only threads that wait here just then.
             self.shared.changed.wait_for(&mut state, left.min(POLL_INTERVAL));
         }
     }
@@ -268,7 +268,7 @@ impl ServerThread {
             && state.retries == retries
             && (state.refused.is_some() || !is_over())
         {
-            // In intervals: attempts to connect are counted elsewhere, and wake nobody here.
+            // The rest is cut into intervals: attempts to connect are counted elsewhere, and wake nobody here.
             self.shared.changed.wait_for(&mut state, POLL_INTERVAL);
         }
     }
@@ -369,8 +369,8 @@ impl ServerThread {
         let Shared { publishers, own, on_wake, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
-                // Also from a server that has gone meanwhile: it said so while it still had the lock, and
-                // where others repeat it `accepts` sorts that out.
+                // A server that has gone meanwhile counts too: it sent this while it still had the lock, and
+                // `accepts` sorts out what others repeat.
                 if publishers.accepts(true, &payload) {
                     let mut wake = read(&payload);
                     if let WakeMessage::Grant { grant, .. } = &mut wake {

@@ -47,7 +47,7 @@ struct Stage {
     listener: WakeListener,
     server: ServerThread,
     slot: Arc<Slot>,
-    told: Receiver<WakeMessage>,
+    messages: Receiver<WakeMessage>,
 }
 
 impl Stage {
@@ -58,7 +58,7 @@ impl Stage {
         let memory = Arc::new(ScriptProtocol::new(memory));
         let bounds =
             Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
-        let (sender, told) = unbounded();
+        let (sender, messages) = unbounded();
         let on_wake = move |wake| _ = sender.send(wake);
         let protocol: Arc<dyn Protocol> = Arc::<ScriptProtocol<MemoryBackend>>::clone(&memory);
         let listener = WakeListener::new(protocol, as_clock(), on_wake);
@@ -73,9 +73,11 @@ impl Stage {
         state.wish(b"x", &slot, false);
         state.wish(b"y", &slot, false);
         drop(state);
-        let stage = Stage { listener, server, slot, told };
+        let stage = Stage { listener, server, slot, messages };
         stage.confirm(&stage.listener.shared.own);
-        assert!(stage.listener.is_live() && stage.told.try_recv() == Ok(WakeMessage::Listening));
+        assert!(
+            stage.listener.is_live() && stage.messages.try_recv() == Ok(WakeMessage::Listening)
+        );
         stage
     }
 
@@ -146,9 +148,10 @@ fn messages_of_a_departed_server_still_count() {
     stage.server.on_event(message(b"r 1f x"), 0, &mut Delayed::default());
     stage.server.on_event(message(b"p 1f 9 x"), 0, &mut Delayed::default());
     let (name, number) = (b"x".to_vec(), 31);
-    let told: Vec<WakeMessage> = std::iter::from_fn(|| stage.told.try_recv().ok()).collect();
+    let messages: Vec<WakeMessage> =
+        std::iter::from_fn(|| stage.messages.try_recv().ok()).collect();
     assert_eq!(
-        told,
+        messages,
         [WakeMessage::Retry { name: name.clone() }, WakeMessage::Request { name, number }]
     );
 }

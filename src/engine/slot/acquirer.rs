@@ -12,7 +12,7 @@ use crate::engine::slot::wait_limit::WaitLimit;
 use crate::engine::slot::waiter::EnterRequest;
 use crate::protocol::wake_message::GrantMessage;
 
-/// What ends the wait of an acquirer without a request.
+/// The end of an acquirer's wait without a request.
 #[derive(Debug)]
 pub(crate) enum Received {
     Grant(ReceivedGrant),
@@ -34,7 +34,7 @@ pub(super) struct Acquirer {
     /// Whether it makes more than one attempt.
     pub(super) waits: bool,
     pub(super) phase: AcquirerPhase,
-    /// What messages have said of its attempt.
+    /// The messages about its attempt.
     pub(super) heard: Heard,
     /// The holder that the last reply names, if one does.
     pub(super) blocker: Option<Blocker>,
@@ -64,10 +64,10 @@ pub(super) enum AcquirerPhase {
     Ending,
 }
 
-/// What messages have said of an attempt whose grant is not known yet.
+/// The messages about an attempt whose grant is not known yet.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// Of the attempt.
+    /// The number of the attempt.
     pub(super) number: u64,
     /// A grant that the acquirer has not looked at yet.
     pub(super) grant: Option<ReceivedGrant>,
@@ -189,7 +189,7 @@ impl Acquirer {
     }
 }
 
-/// What ends the pause of a thread that holds the lock and waits to become the writer.
+/// An upgrade: its thread holds the lock and waits to become the writer.
 #[derive(Debug)]
 pub(super) struct Upgrader {
     /// Tells it from an earlier one, whose hold was lost and whose thread has not noticed yet.

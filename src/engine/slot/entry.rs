@@ -47,7 +47,7 @@ pub(super) struct Entry {
     /// and is not renewed.
     pub(super) lease: Weak<Lease>,
     pub(super) phase: EntryPhase,
-    /// What those who wait are told of it.
+    /// Its description for threads that wait.
     pub(super) blocker: Blocker,
     pub(super) demand: Demand,
     pub(super) granted_at: Moment,

@@ -15,7 +15,7 @@ impl Slot {
     /// Another process waits for the lock of this attempt. If its lease lingers, it is released.
     pub(crate) fn on_wanted(self: &Arc<Slot>, number: u64, waiters: u32) {
         let ours = self.transition(|state, _| state.on_wanted(number, waiters));
-        // Not in the step above: the release is I/O, and no slot is locked during I/O.
+        // The release comes after the step: it is I/O, and no slot is locked during I/O.
         if ours {
             self.revoke_linger(number);
         }
@@ -39,12 +39,12 @@ impl Slot {
 
     /// Releases the lease of this attempt if it lingers. Returns whether a thread holds it.
     fn revoke_linger(self: &Arc<Slot>, number: u64) -> bool {
-        // In one step: in two, a lease that begins to linger between them would be neither.
+        // One step finds both: between two, a lease that begins to linger would be neither.
         let (ended, is_held) = self.transition(|state, step| {
             let ended = state.end_linger(|entry, _| entry.is_attempt(number), step);
             (ended, state.want_held(number))
         });
-        // On this thread, which received the message: to wake another takes longer than the release, and
+        // The thread that received the message releases: to wake another takes longer than the release, and
         // a waiter of another process waits for it. The deadline of an exchange bounds how long no
         // message is read.
         if let Some(lease) = ended {
@@ -72,7 +72,7 @@ impl ReleaseListener for Slot {
 
     /// Makes the acquirer ask at once, and wakes no other thread.
     fn request_retry(&self) {
-        // Not a `transition`, which needs an `Arc` of the slot: the listener knows it as a trait object.
+        // A `transition` would need an `Arc` of the slot, which the listener knows as a trait object.
         // The event uses neither the moment nor the flags of the step, and its only effect is to wake the
         // acquirer.
         let mut step = self.begin_step();

@@ -176,7 +176,7 @@ impl Slot {
             }
             EnterOutcome::Wait(waiter) => waiter,
         };
-        // Not `carry_out`, which unlocks: the wait below begins with the lock. Nobody was admitted, and
+        // `carry_out` would unlock, and the wait below begins with the lock. Nobody was admitted, and
         // no thread is woken. The worker may be: a linger is to end.
         if step.wakes_acquirer {
             self.pause.notify_all();
@@ -251,7 +251,7 @@ impl Slot {
             }
             let now = self.context.now();
             if deadline <= now {
-                // Under the same lock as the look at the admission, so none can come in between.
+                // The lock is still that of the look at the admission, so none can come in between.
                 return state.time_out(waiter, since, now);
             }
             if long_wait.due <= now {
@@ -335,7 +335,8 @@ impl Slot {
     /// A thread gives its hold up: the next thread gets the lease, or it lingers, or the caller must release
     /// it.
     pub(crate) fn unlock(self: &Arc<Slot>, hold: &Arc<Hold>) -> Unlocked {
-        // Not while the slot is locked. The next thread that takes the lease, now or after a linger, needs a token.
+        // The slot is not locked during this wait. The next thread that takes the lease, now or after a linger, needs a
+        // token.
         hold.lease.wait_for_next_token();
         let unlocked =
             self.transition(|state, step| state.unlock(hold, Arc::clone(self) as KeepAlive, step));

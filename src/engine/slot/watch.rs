@@ -97,8 +97,8 @@ impl Slot {
 
     /// Notifies the user of a loss.
     pub(crate) fn report_loss(&self, hold: &Hold, loss: Loss) {
-        // By the worker and never from here: this may be any thread of the user, with any lock of the
-        // user held. The hooks move along, so that they are dropped on the thread that calls them.
+        // The worker calls the callbacks, never this thread: it may be any thread of the user, with any lock of
+        // the user held. The hooks move along, so that they are dropped on the thread that calls them.
         let hooks = hold.take_hooks();
         if let (Some(observers), Some(number)) =
             (self.context.observers.of_an_end(), hold.take_number())
@@ -122,7 +122,7 @@ impl WatchedSlot for Slot {
             let now = step.now;
             let is_over = |_: &Entry, lease: &Lease| lease.has_lingered(now);
             while let Some(lease) = state.end_linger(is_over, step) {
-                // By the worker, which does no I/O for one slot alone: the releases travel with the others in the
+                // The worker releases them, and does no I/O for one slot alone: the releases travel with the others in the
                 // next pipeline.
                 self.release_in_background(&lease);
                 state.remove(&lease, step);
@@ -163,7 +163,7 @@ impl EndedLinger {
 
 impl Drop for EndedLinger {
     fn drop(&mut self) {
-        // In this order for the same reason as in `end_over_in`. In `drop`, so that a panic in between, say of a
+        // The order has the same reason as in `end_over_in`. `drop` does it, so that a panic in between, say of a
         // logger, does not leave the slot releasing for ever.
         if !self.is_released {
             self.slot.release_in_background(&self.lease);

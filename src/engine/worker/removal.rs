@@ -14,11 +14,11 @@ pub(crate) struct Removal {
     pub(crate) value: Arc<OwnerValue>,
     /// How long it may live in Redis after the last request for it.
     pub(super) ttl: Duration,
-    /// By then it has surely ended in Redis by itself.
+    /// The moment by which the value has surely ended in Redis by itself.
     pub(super) gone_by: Moment,
     /// The last token used, if that is not the one that Redis minted.
     pub(super) last_token: Option<u64>,
-    /// Not before then, whatever becomes of the client: the user wants the lock kept.
+    /// The removal waits for this moment, whatever becomes of the client: the user wants the lock kept.
     pub(super) kept_until: Option<Moment>,
 }
 
@@ -70,7 +70,7 @@ impl Removal {
         self.value.settled() <= sent
     }
 
-    /// By which the task queue finds it.
+    /// The key by which the task queue finds it.
     pub(super) fn place(&self) -> usize {
         // The removal keeps the value, so no other has its address meanwhile.
         Arc::as_ptr(&self.value) as usize

@@ -89,7 +89,7 @@ impl Runner {
 
     /// Puts the tasks of this turn back into the task queue.
     pub(super) fn put_back(&mut self) {
-        // Not at once: a task that panics each time must not keep the thread busy.
+        // They are due later: a task that panics each time must not keep the thread busy.
         let due = self.clock.now().after(SHORTEST_RETRY);
         let tasks = std::mem::take(&mut self.in_progress);
         self.put(tasks.into_iter().map(|task| TimedTask { due, task }));
@@ -153,7 +153,7 @@ impl Runner {
     /// Has the worker's connections made before its first look is due, halfway until then. Returns when to
     /// look again.
     ///
-    /// Not at once: most locks are released before they need a renewal, and need no connection for it.
+    /// It is not made at once: most locks are released before they need a renewal, and need no connection for it.
     fn connect_early(&mut self, now: Moment) -> Moment {
         let due = self.task_queue.next_look();
         if due == Moment::FAR || self.protocol.keep_worker_connections(due) {
@@ -298,7 +298,7 @@ impl Runner {
             if !matches!(failure, Failure::Refused(_)) {
                 self.announces_from = now.after(ANNOUNCEMENT_REST);
             }
-            // Also when memory is full. The next announcement of each follows in any case.
+            // A full memory is one cause. The next announcement of each slot follows in any case.
             log!(debug, "{} locks in use were not announced: {failure}", targets.len());
         }
     }
@@ -451,7 +451,7 @@ impl Announcements {
                 self.room = self.room.saturating_sub(target.key().len());
                 self.targets.push(target);
             }
-            // As many as there is room for fall into each of the next seconds.
+            // Each of the next seconds takes as many as there is room for.
             Some(_) => self.later += ANNOUNCE_TICK / MAX_ANNOUNCED as u32,
             None => {}
         }

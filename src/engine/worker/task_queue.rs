@@ -44,9 +44,9 @@ pub(super) struct TaskQueue {
 
 #[derive(Debug)]
 struct State {
-    /// By the address of the lease or the slot. The weak reference keeps its memory, so no other gets the address.
+    /// Keyed by the address of the lease or the slot. The weak reference keeps its memory, so no other gets the address.
     looks: Timers<usize, ScheduledTask>,
-    /// By the address of the owner's value, like those below.
+    /// Keyed by the address of the owner's value, like those below.
     releases: Timers<usize, Arc<Removal>>,
     notifications: Timers<u64, Notification>,
     /// The number of the last notification.

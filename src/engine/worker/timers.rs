@@ -39,7 +39,7 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
     /// Sets the timer of a key, and replaces the one that it has.
     pub(super) fn put(&mut self, key: K, due: Moment, value: V) {
         if let Some(before) = self.due.insert(key.clone(), due)
-            // With the same moment the key of the map is the same too, and `insert` replaces the value.
+            // The same moment makes the same key of the map, whose value `insert` replaces.
             && before != due
         {
             self.queue.remove(&(before, key.clone()));

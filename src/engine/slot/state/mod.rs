@@ -287,7 +287,7 @@ impl SlotState {
         }
     }
 
-    /// Who is in the way of those that wait here, as far as is known.
+    /// The holder in the way of the threads that wait here, as far as is known.
     pub(super) fn blocker(&self) -> Option<Blocker> {
         let here = self.entries.last().map(|entry| &entry.blocker);
         let elsewhere = self.acquirer.as_ref().and_then(|acquirer| acquirer.blocker.as_ref());
@@ -307,7 +307,7 @@ impl SlotState {
         // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
         // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
         let lately = since.max(now.before(HEARTBEAT * 2));
-        let is_told =
+        let has_reply =
             self.acquirer.as_ref().is_none_or(Acquirer::has_reply) || self.last_held_at >= lately;
 
         let releasing = || self.entries.iter().filter_map(Entry::releasing_since).min();
@@ -318,7 +318,7 @@ impl SlotState {
             Some(acquirer) => acquirer.asked_at(),
             None => releasing(),
         };
-        let silence = now.since(if is_told { asked_at? } else { since });
+        let silence = now.since(if has_reply { asked_at? } else { since });
         (silence > USUAL_REPLY_TIME).then_some(silence)
     }
 

@@ -83,14 +83,14 @@ impl Bench {
         let waiting = std::mem::take(&mut self.waiting);
         for waiter in waiting {
             match waiter.take() {
-                Some(admission) => self.told(admission),
+                Some(admission) => self.on_admission(admission),
                 None => self.waiting.push(waiter),
             }
         }
         outcome
     }
 
-    fn told(&mut self, admission: Admission) {
+    fn on_admission(&mut self, admission: Admission) {
         match admission {
             Admission::Acquire { .. } => self.begin_to_acquire(),
             Admission::TakeOver(_, pause) => {
@@ -131,7 +131,7 @@ impl Bench {
             Admission::NoReply(_) => "unanswered",
             Admission::Cancelled => "cancelled",
         };
-        self.told(admission);
+        self.on_admission(admission);
         Some(text)
     }
 

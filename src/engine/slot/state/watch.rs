@@ -18,7 +18,7 @@ use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::engine::worker::ANNOUNCE_TICK;
 
-/// What is in use for this long is announced.
+/// A lock that has been in use for this long is announced.
 const ANNOUNCE_AFTER: Duration = Duration::from_secs(1);
 
 impl SlotState {
