@@ -44,7 +44,7 @@ impl Identity {
         }
     }
 
-    /// A UUID of version 8, so that its owners are told from those of Redisson, whose UUIDs are of version 4.
+    /// A UUID of version 8, which distinguishes its owners from those of Redisson, whose UUIDs are of version 4.
     pub(crate) fn uuid(&self) -> &Uuid {
         &self.uuid
     }

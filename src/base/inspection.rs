@@ -156,7 +156,7 @@ impl Holder {
 
     /// How long ago the process got the lock, on the server's clock.
     ///
-    /// It is told by the token, so it costs nothing. Where that clock was set back since, it is too short by that
+    /// The token shows it, so it costs nothing. Where that clock was set back since, it is too short by that
     /// much, or `None`. Over several servers it is too short by a
     /// [`node_timeout`](crate::QuorumClientBuilder::node_timeout) at most. A process may have passed its lease from
     /// thread to thread since then.

@@ -152,11 +152,11 @@ mod tests {
 
     #[test]
     fn sleep_ends_soon_after_a_suspend() {
-        let mut told = Vec::new();
+        let mut spans = Vec::new();
         let until = BootClock.now().after(Duration::from_secs(3600));
-        BootClock.wait_until(until, &mut |span| told.push(span));
-        BootClock.wait_until(Moment::PAST, &mut |span| told.push(span));
-        assert_eq!(told, [LONGEST_WAIT_SLICE, Duration::ZERO]);
+        BootClock.wait_until(until, &mut |span| spans.push(span));
+        BootClock.wait_until(Moment::PAST, &mut |span| spans.push(span));
+        assert_eq!(spans, [LONGEST_WAIT_SLICE, Duration::ZERO]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn seeds(
         }
         // Nodes that the client learns of later have no URL, so all nodes must accept one user. A
         // URL without a user or password is fine: it says nothing else.
-        let differs = |told: Option<&str>, usual: Option<&str>| told.is_some() && told != usual;
+        let differs = |given: Option<&str>, usual: Option<&str>| given.is_some() && given != usual;
         if differs(own.username(), usual.username()) || differs(own.password(), usual.password()) {
             let allowed = "those of the client's URL, which are used at every node";
             return Err(Error::config(

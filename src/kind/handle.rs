@@ -166,15 +166,15 @@ impl Handle {
 
     /// The cheapest view that tells whether the key is a lock.
     fn shortest_view(&self) -> View {
-        let is_told = self.slot.target().kind().look_tells_locks();
-        if is_told { View::Owners } else { View::Holders }
+        let tells_locks = self.slot.target().kind().look_tells_locks();
+        if tells_locks { View::Owners } else { View::Holders }
     }
 
     pub(crate) fn holder(&self) -> Result<Option<Holder>> {
         Ok(self.holders(View::Holders)?.first().map(|holder| self.identify(holder)))
     }
 
-    /// What people are told of a holder.
+    /// The description of a holder for people.
     pub(super) fn identify(&self, holder: &ReportedHolder) -> Holder {
         let identity = self.slot.context().protocol.identity();
         holder.identify(self.slot.target().kind(), identity)

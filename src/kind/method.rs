@@ -263,8 +263,8 @@ macro_rules! shared_methods {
                 self.0.force_release_of(holder.owner())
             }
 
-            /// Who was in the way when this thread's last call went without the lock: the holder whose lease
-            /// ends first, as far as the last reply told. No I/O.
+            /// The holder that was in the way when this thread's last call went without the lock: the one whose
+            /// lease ends first, by the last reply. No I/O.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
@@ -376,7 +376,7 @@ macro_rules! lock_methods {
                 self.0.try_lock_for(wait)
             }
 
-            /// Who was in the way when this thread's last call for the lock went without it. No I/O.
+            /// The holder that was in the way when this thread's last call for the lock went without it. No I/O.
             ///
             /// It is known from the reply that refused the lock, or from this process where a thread of it has
             /// the lock, and is as old as the end of that call. It is `None` after a call that got the lock,

@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn value_tells_where_its_owner_is() {
         let identity = Identity::new("billing: nightly");
-        let told = origin(&written(&identity, Share::Whole), false).unwrap();
-        assert_eq!(told, *identity.origin());
-        assert_eq!(told.label.as_deref(), Some("billing: nightly"));
-        assert_eq!(told.pid, Some(std::process::id()));
-        assert!(told.to_string().starts_with("billing: nightly, process "));
+        let parsed = origin(&written(&identity, Share::Whole), false).unwrap();
+        assert_eq!(parsed, *identity.origin());
+        assert_eq!(parsed.label.as_deref(), Some("billing: nightly"));
+        assert_eq!(parsed.pid, Some(std::process::id()));
+        assert!(parsed.to_string().starts_with("billing: nightly, process "));
     }
 
     #[test]
@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn text_of_another_process_is_cleaned_on_reading() {
-        let told = origin("1q:c:1:9:7:ho\nst:la\u{1b}[31mbel\u{202e}".as_bytes(), false).unwrap();
+        let parsed = origin("1q:c:1:9:7:ho\nst:la\u{1b}[31mbel\u{202e}".as_bytes(), false).unwrap();
         assert_eq!(
-            (told.host.as_deref(), told.label.as_deref()),
+            (parsed.host.as_deref(), parsed.label.as_deref()),
             (Some("host"), Some("la[31mbel"))
         );
-        assert!(told.to_string().chars().all(crate::base::text::is_plain));
+        assert!(parsed.to_string().chars().all(crate::base::text::is_plain));
     }
 
     proptest::proptest! {

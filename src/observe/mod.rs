@@ -42,7 +42,7 @@
 //! | [`Renewed`], [`Reconnected`] | one of its own |
 //!
 //! `Acquired` comes before the end of the same hold. Otherwise events of different threads come in any order: of two
-//! holds one after the other, the later may be told first.
+//! holds one after the other, the later may be reported first.
 //!
 //! # What an observer may do
 //!

@@ -14,7 +14,7 @@ const THREAD: &str = "lease-observe";
 /// So many events wait for a thread that tells of them. One observer that never returns must not take all memory.
 const MOST_ASIDE: usize = 4_096;
 
-/// So many exchanges of one call are told at its end. A call that waits for a day has many more.
+/// At most this many exchanges of one call are reported at its end. A call that waits for a day has many more.
 const MOST_DEFERRED: usize = 64;
 
 /// The number of the last call for a lock in this process; 0 is none.
@@ -38,7 +38,7 @@ type Event = Box<dyn Fn(&dyn Observer) + Send>;
 struct Aside {
     events: VecDeque<Event>,
     /// Whether a thread tells of them. It ends when there are none.
-    is_told: bool,
+    has_thread: bool,
     /// Whether the log has a line about events that found no room.
     is_full: bool,
 }
@@ -57,9 +57,9 @@ enum Activity {
 /// A thread, as its observers are called.
 struct Thread {
     activity: Cell<Activity>,
-    /// How many calls and releases are under way, during which no exchange is told.
+    /// How many calls and releases are under way, during which no exchange is reported.
     under_way: Cell<u32>,
-    /// Exchanges that are to be told.
+    /// Exchanges that are yet to be reported.
     deferred: RefCell<Vec<(Arc<ObserverList>, Exchange)>>,
 }
 
@@ -126,14 +126,14 @@ impl ObserverList {
             return;
         }
         aside.events.push_back(Box::new(event));
-        if std::mem::replace(&mut aside.is_told, true) {
+        if std::mem::replace(&mut aside.has_thread, true) {
             return;
         }
         drop(aside);
         let list = Arc::clone(self);
         if let Err(error) = sync::spawn(THREAD, move || list.tell_what_waits()) {
             // The next event tries again.
-            self.aside.lock().is_told = false;
+            self.aside.lock().has_thread = false;
             log!(error, "no thread for an observer could be started: {error}");
         }
     }
@@ -142,7 +142,7 @@ impl ObserverList {
         loop {
             let mut aside = self.aside.lock();
             let Some(event) = aside.events.pop_front() else {
-                aside.is_told = false;
+                aside.has_thread = false;
                 aside.is_full = false;
                 return;
             };
@@ -179,7 +179,7 @@ impl ObserverList {
 }
 
 /// While this lives, its thread is in the midst of a call, in which it asks for a lock or releases one. An observer that
-/// uses the same lock would wait for this thread. So exchanges are told when the last of these is dropped.
+/// uses the same lock would wait for this thread. So exchanges are reported when the last of these is dropped.
 pub(crate) struct CallUnderWay(());
 
 impl CallUnderWay {

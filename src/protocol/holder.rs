@@ -1,4 +1,4 @@
-//! A holder as a server reports it, and what people are told of it.
+//! A holder as a server reports it, and its description for people.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn ago(then: u64, now: u64) -> Option<Duration> {
 }
 
 impl ReportedHolder {
-    /// What people are told of it.
+    /// Its description for people.
     pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity) -> Holder {
         let origin = kind.origin(&self.owner, identity);
         // Of a holder that took the lock in another way the fence knows nothing.

@@ -54,7 +54,7 @@ impl Report {
         Report { holders, waiting: None, waiters: Vec::new(), permits: None, micros: 0 }
     }
 
-    /// What people are told.
+    /// The description for people.
     pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity) -> Inspection {
         let waiter = |(index, (owner, joined)): (usize, &(Vec<u8>, Option<u64>))| WaitingProcess {
             owner: owner.clone(),

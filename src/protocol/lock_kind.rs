@@ -149,7 +149,7 @@ pub(crate) enum Parts {
 ///
 /// A string may be data or the lock of another program, and its form does not always tell which. `any` and `inspect`
 /// say that the user calls it a mutex. `force` and `found` do not say so, and return an error if the string does not
-/// look like a lock. A hash is told from data by its form alone.
+/// look like a lock. The form of a hash alone distinguishes it from data.
 ///
 /// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
 /// microseconds; after it the script does nothing, and 0 is none. Each script takes another number

@@ -381,12 +381,12 @@ mod tests {
             micros: 99,
             part: HeldPart::Whole,
         };
-        let told =
+        let expected =
             |holder| AcquireReply::Busy(Busy { ttl: None, holder, ahead: 3, hands_over: true });
         let (found, now) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(7)]).unwrap();
-        assert_eq!((found, now), (told(reported.clone()), 99));
+        assert_eq!((found, now), (expected(reported.clone()), 99));
         let (found, _) = busy(&[0, -1, 99, 3, 1], &[owner(), Value::Int(-1)]).unwrap();
-        assert_eq!(found, told(ReportedHolder { last_token: None, ..reported }));
+        assert_eq!(found, expected(ReportedHolder { last_token: None, ..reported }));
         for odd in [
             busy(&[0, -1, 99, 3, 1], &[owner()]),
             busy(&[0, -1, 99, 3, 1], &[Value::Int(7), owner()]),
@@ -429,8 +429,9 @@ mod tests {
         );
         let renewal = |value| {
             let reply = Reply { value, sent: at, received: at, epoch: 0 };
-            [true, false]
-                .map(|counts| renewed(&reply, counts).ok().map(|told| told.waiters.unwrap_or(99)))
+            [true, false].map(|counts| {
+                renewed(&reply, counts).ok().map(|renewed| renewed.waiters.unwrap_or(99))
+            })
         };
         assert_eq!(renewal(heard(3)), [Some(3), None], "a mutex has no such reply");
         assert_eq!(renewal(heard(-1)), [Some(99), None]);

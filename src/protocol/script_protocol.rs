@@ -373,12 +373,12 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         // Over a connection that callers do not use, if there is one: a renewal must not wait for
         // them.
         let replies = self.0.call_many(&keys, &calls, Sending::Worker, deadline);
-        let told = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
+        let outcome = |(request, reply): (&LeaseRequest<'_>, Result<Reply, Failure>)| {
             or_discard_connections(request.read(&reply?), || {
                 self.0.discard_connections(request.target.key())
             })
         };
-        requests.iter().zip(replies).map(told).collect()
+        requests.iter().zip(replies).map(outcome).collect()
     }
 
     fn holders(

@@ -167,7 +167,7 @@ fn keys_of(words: &[&[u8]], reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>
 /// least 1.
 fn is_whole(found: &[Value]) -> bool {
     match found {
-        [Value::Array(told)] => matches!(told.get(1), Some(Value::Int(1 | -1))),
+        [Value::Array(fields)] => matches!(fields.get(1), Some(Value::Int(1 | -1))),
         _ => false,
     }
 }

@@ -159,9 +159,9 @@ fn shutdown_takes_what_a_close_waits_for() {
 fn grant_that_arrives_while_closing_is_given_back_untold() {
     let server = Server::standing_still();
     let losses = Arc::new(AtomicU32::new(0));
-    let told = Arc::clone(&losses);
+    let count = Arc::clone(&losses);
     let settings = LockClient::builder("redis://memory");
-    let settings = settings.on_loss(move |_| _ = told.fetch_add(1, Ordering::SeqCst));
+    let settings = settings.on_loss(move |_| _ = count.fetch_add(1, Ordering::SeqCst));
     let client = server.connect(settings).unwrap();
     let work = client.mutex("work").unwrap().lock().unwrap();
     let link = server.link(&client);
@@ -247,7 +247,7 @@ fn every_way_to_wait_is_cancelled() {
         let server = Server::new();
         let (client, other) = (server.client(), server.client());
         let options = LockOptions::new().wait(wait);
-        let (sender, told) = unbounded();
+        let (sender, receiver) = unbounded();
         let _held = if wait == Wait::notify() {
             let lock = client.reentrant_with("x", options).unwrap();
             let body = move || _ = sender.send(lock.lock().map(drop).unwrap_err());
@@ -265,7 +265,7 @@ fn every_way_to_wait_is_cancelled() {
         let waits = || engine.table().all().iter().any(|slot| slot.is_in_exchange());
         until(waits);
         let report = client.close(SECOND * 3600, SOON);
-        assert!(told.recv_timeout(SOON).unwrap().is_cancelled(), "{wait:?}");
+        assert!(receiver.recv_timeout(SOON).unwrap().is_cancelled(), "{wait:?}");
         assert_eq!((report.cancelled(), report.finished()), (1, 0), "{wait:?}: {report}");
         assert!(!has(&server, "{x}:queue") && !has(&server, "{x}:beats"), "{wait:?}");
     }

@@ -188,8 +188,8 @@ fn lock_that_the_thread_holds_is_entered_once_more() {
 fn loss_of_one_is_the_loss_of_all_and_reported_once() {
     let (server, client) = stage();
     let guard = client.lock_all(&locks(&client, &["a", "b", "c"])).unwrap();
-    let told = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&told);
+    let calls = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&calls);
     guard.on_loss(move |_| _ = count.fetch_add(1, Ordering::SeqCst));
     let watches = guard.lease_watches();
     server.delete("b");
@@ -200,12 +200,12 @@ fn loss_of_one_is_the_loss_of_all_and_reported_once() {
     assert_eq!(guard.loss().unwrap().name(), b"b");
     assert!(watches[0].is_valid() && !watches[1].is_valid());
     server.advance(SECOND * 15);
-    until(|| told.load(Ordering::SeqCst) > 0 && !watches[2].is_valid());
+    until(|| calls.load(Ordering::SeqCst) > 0 && !watches[2].is_valid());
     let error = guard.release().unwrap_err();
     assert!(error.is_lost() && error.to_string().matches("lost:").count() == 2, "{error:?}");
     assert!(!has(&server, "a"));
     server.advance(SECOND);
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
 #[test]

@@ -229,15 +229,15 @@ impl Connection {
         if missing.is_empty() || self.unanswered > 0 {
             return replies;
         }
-        let told = match self.send_all(&again, deadline) {
+        let outcomes = match self.send_all(&again, deadline) {
             Ok(_) => self.receive_all(deadline),
             Err(failure) => vec![Err(failure); again.len()],
         };
         // What is unknown to the server once more follows a source that it refused. That refusal is
         // the reason for all of them.
-        let refusal = told.iter().find(|reply| reply.is_err() && !is_missing(reply)).cloned();
+        let refusal = outcomes.iter().find(|reply| reply.is_err() && !is_missing(reply)).cloned();
         let mut forgotten = Vec::new();
-        for (index, reply) in missing.into_iter().zip(told) {
+        for (index, reply) in missing.into_iter().zip(outcomes) {
             let is_missing = is_missing(&reply);
             forgotten.extend((is_missing && refusal.is_none()).then_some(index));
             replies[index] = refusal.clone().filter(|_| is_missing).unwrap_or(reply);
@@ -246,11 +246,11 @@ impl Connection {
         if !forgotten.is_empty() && self.unanswered == 0 {
             let whole: Vec<Call> =
                 forgotten.iter().filter_map(|&index| calls[index].with_source()).collect();
-            let told = match self.send_all(&whole, deadline) {
+            let outcomes = match self.send_all(&whole, deadline) {
                 Ok(_) => self.receive_all(deadline),
                 Err(failure) => vec![Err(failure); whole.len()],
             };
-            for (index, reply) in forgotten.into_iter().zip(told) {
+            for (index, reply) in forgotten.into_iter().zip(outcomes) {
                 replies[index] = reply;
             }
         }

@@ -354,8 +354,9 @@ impl Failure {
 
     /// Whether a script has found data of the same type as the lock.
     pub(crate) fn is_data(&self) -> bool {
-        let is_told = |error: &RedisError| error.detail().is_some_and(|it| it.starts_with(NO_LOCK));
-        matches!(self, Failure::Refused(error) if self.is_wrong_type() && is_told(error))
+        let says_no_lock =
+            |error: &RedisError| error.detail().is_some_and(|it| it.starts_with(NO_LOCK));
+        matches!(self, Failure::Refused(error) if self.is_wrong_type() && says_no_lock(error))
     }
 
     /// Whether a node of a cluster refused it because another has the key, or is about to have it.

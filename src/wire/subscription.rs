@@ -323,15 +323,15 @@ mod tests {
         for channel in [b"x", b"z", b"y"] {
             subscription.subscribe(channel).unwrap();
         }
-        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
         while !subscription.unanswered.is_empty() {
             match subscription.next(second * 10) {
-                Ok(Event::Subscribed { channel }) => told.push((true, channel)),
-                Err(Failure::Refused(_)) => told.push((false, subscription.refused().unwrap())),
+                Ok(Event::Subscribed { channel }) => outcomes.push((true, channel)),
+                Err(Failure::Refused(_)) => outcomes.push((false, subscription.refused().unwrap())),
                 other => assert!(matches!(other, Ok(Event::Nothing)), "{other:?}"),
             }
         }
         let expected = [(true, b"x"), (false, b"z"), (true, b"y")];
-        assert_eq!(told, expected.map(|(heard, channel)| (heard, channel.to_vec())));
+        assert_eq!(outcomes, expected.map(|(heard, channel)| (heard, channel.to_vec())));
     }
 }

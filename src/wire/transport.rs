@@ -128,12 +128,12 @@ impl Transport {
         lane: Lane,
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
-        let told = fork_guard::check().and_then(|()| {
+        let outcomes = fork_guard::check().and_then(|()| {
             // One connection, and so one time-out for all. One at a time, a silent server would
             // cost each lease its own, and the last would have run out before its request was sent.
             self.lane(lane).call_all(calls, deadline)
         });
-        told.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
+        outcomes.unwrap_or_else(|failure| calls.iter().map(|_| Err(failure.clone())).collect())
     }
 
     /// Closes all connections and subscriptions: the server is another one, or has another role.

@@ -201,7 +201,7 @@ impl Registry {
             holds.extend(lock.holder.map(|grant| (name.clone(), grant)));
         }
         drop(state);
-        // The end of a lease is told to nobody.
+        // Nobody is told of the end of a lease.
         let last = holds.iter().map(|(_, grant)| grant.valid_until).max().unwrap_or(Moment::PAST);
         let works =
             |(name, grant): &(Name, LocalGrant)| self.is_valid(*grant) && self.has(name, *grant);

@@ -31,7 +31,7 @@ pub struct LastRun {
     tries: u32,
     succeeded_at: Option<SystemTime>,
     due_at: Option<SystemTime>,
-    /// The server's time when the record told this.
+    /// The server's time when it reported the record.
     seen: SystemTime,
 }
 

@@ -44,7 +44,7 @@ pub enum RunOutcome<T, E = Infallible> {
     },
     /// Another had the lock for as long as this call was to wait: it runs the job at this moment.
     Running {
-        /// Who it is, if the last reply told.
+        /// The one that runs it, if the last reply named it.
         by: Option<Holder>,
     },
     /// The job failed before, and is not to be tried again yet: see [`retry_after`](crate::Once::retry_after) and
@@ -118,7 +118,7 @@ pub enum Begun {
     },
     /// Another had the lock for as long as this call was to wait: it runs the job at this moment.
     Running {
-        /// Who it is, if the last reply told.
+        /// The one that runs it, if the last reply named it.
         by: Option<Holder>,
     },
     /// The job failed before, and is not to be tried again yet: see [`retry_after`](crate::Once::retry_after) and

@@ -91,7 +91,7 @@ impl Run {
     ///
     /// - [`is_lost`](crate::Error::is_lost) if the lock was lost. Nothing is recorded, and another may run the job for the
     ///   same period: what this run did may have collided with that.
-    /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if a request had no reply and no later one told what became
+    /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if a request had no reply and no later one showed what became
     ///   of it: the success may be recorded. If the lock was lost meanwhile, that loss is the
     ///   [source](std::error::Error::source) of the error.
     /// - [`is_not_replicated`](crate::Error::is_not_replicated) and [`is_not_fsynced`](crate::Error::is_not_fsynced) if the

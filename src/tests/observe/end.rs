@@ -71,12 +71,12 @@ fn part_after_one_that_came_too_late_is_given_back_as_itself() {
     until(|| link.faults() == 1);
     server.advance(SECOND / 2);
     assert!(taken.recv_timeout(SOON).unwrap().is_err());
-    let told = names.0.lock().clone();
-    assert!(!told.is_empty());
-    for (hold, name) in &told {
-        let of_hold: Vec<_> = told.iter().filter(|it| it.0 == *hold).collect();
-        assert_eq!(of_hold.len(), 2, "{told:?}");
-        assert!(of_hold.iter().all(|it| it.1 == *name), "{told:?}");
+    let seen = names.0.lock().clone();
+    assert!(!seen.is_empty());
+    for (hold, name) in &seen {
+        let of_hold: Vec<_> = seen.iter().filter(|it| it.0 == *hold).collect();
+        assert_eq!(of_hold.len(), 2, "{seen:?}");
+        assert!(of_hold.iter().all(|it| it.1 == *name), "{seen:?}");
     }
     assert!(
         server.keys().iter().all(|key| !["a", "b", "c"].map(str::as_bytes).contains(&&key[..]))

@@ -17,8 +17,8 @@ use crate::client::{DistributedLock, LockClient};
 use crate::kind::{Guard, Part, UpgradableReadGuard, WriteGuard};
 use crate::observe::How;
 use crate::testing::Server;
+use recorder::Event;
 pub(super) use recorder::Recorder;
-use recorder::Told;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
@@ -45,20 +45,20 @@ fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiv
     receiver
 }
 
-fn hows(told: &[Told]) -> Vec<How> {
-    let how = |told: &Told| match told {
-        Told::Acquired { how, .. } => Some(*how),
+fn hows(events: &[Event]) -> Vec<How> {
+    let how = |event: &Event| match event {
+        Event::Acquired { how, .. } => Some(*how),
         _ => None,
     };
-    told.iter().filter_map(how).collect()
+    events.iter().filter_map(how).collect()
 }
 
 /// One call and one hold: a wait, a lock, a release.
-fn is_plain(told: &[Told], kind: &str, how: How) -> bool {
-    matches!(told, [
-        Told::Waiting { call, kind: of },
-        Told::Acquired { call: got, hold, how: came, blocker: None, .. },
-        Told::Released { hold: ended, error: None, .. },
+fn is_plain(events: &[Event], kind: &str, how: How) -> bool {
+    matches!(events, [
+        Event::Waiting { call, kind: of },
+        Event::Acquired { call: got, hold, how: came, blocker: None, .. },
+        Event::Released { hold: ended, error: None, .. },
     ] if call == got && call == hold && hold == ended && *of == kind && *came == how)
 }
 
@@ -77,8 +77,8 @@ fn free_lock_of_each_kind_is_told_of_three_times() {
     ];
     for (kind, take) in cases {
         take().unwrap();
-        let told = recorder.take();
-        assert!(is_plain(&told, kind, How::Free), "{kind}: {told:#?}");
+        let events = recorder.take();
+        assert!(is_plain(&events, kind, How::Free), "{kind}: {events:#?}");
     }
 }
 
@@ -105,7 +105,9 @@ fn busy_call_names_the_holder_in_its_way() {
         let lock = client.mutex("a").unwrap();
         assert!(aside(move || lock.try_lock().unwrap().is_none()).recv_timeout(SOON).unwrap());
         let last = recorder.take().pop();
-        let Some(Told::NotAcquired { error: None, blocker, .. }) = last else { panic!("{last:?}") };
+        let Some(Event::NotAcquired { error: None, blocker, .. }) = last else {
+            panic!("{last:?}")
+        };
         assert_eq!(blocker, Some(Some(guard.fencing_token())));
         drop(guard);
     }
@@ -176,14 +178,14 @@ fn reentry_has_the_number_of_its_hold_and_no_end() {
         let inner = lock.try_lock().unwrap().unwrap();
         inner.release().unwrap();
         outer.release().unwrap();
-        let told = recorder.take();
-        let [_, Told::Acquired { hold, .. }, Told::Acquired { hold: entered, how, .. }, end] =
-            &told[..]
+        let events = recorder.take();
+        let [_, Event::Acquired { hold, .. }, Event::Acquired { hold: entered, how, .. }, end] =
+            &events[..]
         else {
-            panic!("{told:#?}")
+            panic!("{events:#?}")
         };
         assert!(hold == entered && *how == How::Reentry);
-        assert!(matches!(end, Told::Released { hold: ended, .. } if ended == hold));
+        assert!(matches!(end, Event::Released { hold: ended, .. } if ended == hold));
     }
 }
 
@@ -203,26 +205,26 @@ fn upgrade_ends_its_call_and_goes_on_with_the_hold() {
         WriteGuard::downgrade(guard).unwrap().release().unwrap();
         token
     });
-    let waits = |told: &Told| matches!(told, Told::Waiting { .. });
-    until(|| recorder.all().iter().filter(|told| waits(told)).count() == 3);
+    let waits = |event: &Event| matches!(event, Event::Waiting { .. });
+    until(|| recorder.all().iter().filter(|event| waits(event)).count() == 3);
     reader.release().unwrap();
     let token = upgraded.recv_timeout(SOON).unwrap();
-    let told = recorder.take();
-    assert_eq!(hows(&told), [How::Free, How::Upgrade]);
-    let hold = |told: &Told| match told {
-        Told::Acquired { hold, .. } | Told::Released { hold, .. } => Some(*hold),
+    let events = recorder.take();
+    assert_eq!(hows(&events), [How::Free, How::Upgrade]);
+    let hold = |event: &Event| match event {
+        Event::Acquired { hold, .. } | Event::Released { hold, .. } => Some(*hold),
         _ => None,
     };
-    let holds: Vec<u64> = told.iter().filter_map(hold).collect();
-    assert!(holds.len() == 3 && holds.iter().all(|it| *it == holds[0]), "{told:#?}");
-    let is_token = |told: &Told| match told {
-        Told::Acquired { how: How::Upgrade, token: own, .. } => *own == token,
-        Told::Released { token: last, .. } => *last == token,
+    let holds: Vec<u64> = events.iter().filter_map(hold).collect();
+    assert!(holds.len() == 3 && holds.iter().all(|it| *it == holds[0]), "{events:#?}");
+    let is_token = |event: &Event| match event {
+        Event::Acquired { how: How::Upgrade, token: own, .. } => *own == token,
+        Event::Released { token: last, .. } => *last == token,
         _ => false,
     };
-    assert_eq!(told.iter().filter(|told| is_token(told)).count(), 2);
-    let failed = told.iter().find_map(|told| match told {
-        Told::NotAcquired { error, blocker, .. } => Some((*error, blocker.is_some())),
+    assert_eq!(events.iter().filter(|event| is_token(event)).count(), 2);
+    let failed = events.iter().find_map(|event| match event {
+        Event::NotAcquired { error, blocker, .. } => Some((*error, blocker.is_some())),
         _ => None,
     });
     assert_eq!(failed, Some((None, true)));
@@ -236,9 +238,9 @@ fn lost_hold_ends_once_and_its_release_tells_nothing() {
     assert!(guard.check().unwrap_err().is_lost());
     recorder.settle();
     assert!(guard.release().unwrap_err().is_lost());
-    let ends = |told: &Told| matches!(told, Told::Lost { .. } | Told::Released { .. });
-    let ends: Vec<Told> = recorder.take().into_iter().filter(ends).collect();
-    assert!(matches!(ends[..], [Told::Lost { cause: LossCause::Deleted, .. }]), "{ends:?}");
+    let ends = |event: &Event| matches!(event, Event::Lost { .. } | Event::Released { .. });
+    let ends: Vec<Event> = recorder.take().into_iter().filter(ends).collect();
+    assert!(matches!(ends[..], [Event::Lost { cause: LossCause::Deleted, .. }]), "{ends:?}");
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn loss_that_the_worker_finds_is_told() {
     let guard = client.mutex_with("a", options).unwrap().lock().unwrap();
     server.advance(SECOND * 2);
     recorder.settle();
-    let lost = |told: &Told| matches!(told, Told::Lost { cause: LossCause::Expired, .. });
+    let lost = |event: &Event| matches!(event, Event::Lost { cause: LossCause::Expired, .. });
     assert!(recorder.all().iter().any(lost) && !guard.is_valid());
 }
 
@@ -259,7 +261,7 @@ fn loss_in_a_release_is_told_as_a_loss() {
     server.steal("a", SECOND);
     assert!(guard.release().unwrap_err().is_lost());
     recorder.settle();
-    let lost = |told: &Told| matches!(told, Told::Lost { cause: LossCause::Taken, .. });
+    let lost = |event: &Event| matches!(event, Event::Lost { cause: LossCause::Taken, .. });
     assert!(recorder.all().iter().any(lost));
 }
 
@@ -278,11 +280,12 @@ fn failed_call_carries_the_kind_of_its_error() {
     let (server, recorder, client) = stage();
     server.link(&client).cut();
     assert!(client.mutex("a").unwrap().try_lock().is_err());
-    let told = recorder.all();
-    let failed =
-        |told: &Told| matches!(told, Told::NotAcquired { error: Some(ErrorKind::Unreachable), .. });
-    assert!(told.iter().any(failed), "{told:#?}");
-    assert!(told.contains(&Told::Exchange(Err(ErrorKind::Unreachable))), "{told:#?}");
+    let events = recorder.all();
+    let failed = |event: &Event| {
+        matches!(event, Event::NotAcquired { error: Some(ErrorKind::Unreachable), .. })
+    };
+    assert!(events.iter().any(failed), "{events:#?}");
+    assert!(events.contains(&Event::Exchange(Err(ErrorKind::Unreachable))), "{events:#?}");
     recorder.settle();
 }
 
@@ -294,7 +297,7 @@ fn release_without_a_reply_ends_the_hold_with_an_error() {
     assert!(guard.release().is_err());
     let last = recorder.take().pop();
     let expected = Some(ErrorKind::Unreachable);
-    assert!(matches!(last, Some(Told::Released { error, .. }) if error == expected), "{last:?}");
+    assert!(matches!(last, Some(Event::Released { error, .. }) if error == expected), "{last:?}");
 }
 
 #[test]
@@ -313,16 +316,16 @@ fn lock_all_tells_of_each_of_its_locks() {
     let guard = server.client().rw_lock("c").unwrap().read().unwrap();
     assert!(client.try_lock_all(parts()).unwrap().is_none());
     recorder.settle();
-    let told = recorder.take();
-    let busy = |told: &&Told| matches!(told, Told::NotAcquired { error: None, .. });
-    assert_eq!(told.iter().filter(busy).count(), 1 + 2 - hows(&told).len(), "{told:#?}");
+    let events = recorder.take();
+    let busy = |event: &&Event| matches!(event, Event::NotAcquired { error: None, .. });
+    assert_eq!(events.iter().filter(busy).count(), 1 + 2 - hows(&events).len(), "{events:#?}");
     drop(guard);
 
     // Redis is away: the error comes with one of them.
     server.link(&client).cut();
     assert!(client.try_lock_all(parts()).is_err());
     recorder.settle();
-    let failed = |told: &&Told| matches!(told, Told::NotAcquired { error: Some(_), .. });
+    let failed = |event: &&Event| matches!(event, Event::NotAcquired { error: Some(_), .. });
     assert_eq!(recorder.take().iter().filter(failed).count(), 1);
 }
 
@@ -340,10 +343,10 @@ fn lock_all_that_waits_for_one_tells_of_all_at_the_end() {
     guard.release().unwrap();
     waiter.recv_timeout(SOON).unwrap().unwrap();
     recorder.settle();
-    let told = recorder.take();
-    assert_eq!(hows(&told), [How::Free, How::Queued]);
-    let named = |told: &Told| matches!(told, Told::Acquired { blocker: Some(Some(it)), .. } if *it == token);
-    assert_eq!(told.iter().filter(|told| named(told)).count(), 1, "{told:#?}");
+    let events = recorder.take();
+    assert_eq!(hows(&events), [How::Free, How::Queued]);
+    let named = |event: &Event| matches!(event, Event::Acquired { blocker: Some(Some(it)), .. } if *it == token);
+    assert_eq!(events.iter().filter(|event| named(event)).count(), 1, "{events:#?}");
 }
 
 #[test]
@@ -358,12 +361,13 @@ fn closed_client_ends_its_waits_and_its_holds() {
     assert!(waiter.recv_timeout(SOON).unwrap().unwrap_err().is_cancelled());
     assert!(client.mutex("b").unwrap().try_lock().is_err());
     recorder.settle();
-    let told = recorder.take();
-    let cancelled =
-        |told: &&Told| matches!(told, Told::NotAcquired { error: Some(ErrorKind::Cancelled), .. });
-    assert_eq!(told.iter().filter(cancelled).count(), 2, "{told:#?}");
-    let lost = |told: &Told| matches!(told, Told::Lost { cause: LossCause::ShutDown, .. });
-    assert!(told.iter().any(lost), "{told:#?}");
+    let events = recorder.take();
+    let cancelled = |event: &&Event| {
+        matches!(event, Event::NotAcquired { error: Some(ErrorKind::Cancelled), .. })
+    };
+    assert_eq!(events.iter().filter(cancelled).count(), 2, "{events:#?}");
+    let lost = |event: &Event| matches!(event, Event::Lost { cause: LossCause::ShutDown, .. });
+    assert!(events.iter().any(lost), "{events:#?}");
     drop((held, other));
 }
 
@@ -375,8 +379,8 @@ fn hold_goes_on_while_it_moves_between_threads() {
     guard.confirm().unwrap();
     let owned = guard.into_owned().unwrap();
     aside(move || owned.into_guard().release()).recv_timeout(SOON).unwrap().unwrap();
-    let told = recorder.take();
-    assert!(is_plain(&told, "mutex", How::Free), "{told:#?}");
+    let events = recorder.take();
+    assert!(is_plain(&events, "mutex", How::Free), "{events:#?}");
 }
 
 #[test]
@@ -385,8 +389,8 @@ fn kept_lock_ends_its_hold_with_the_guard() {
     let guard = client.mutex("a").unwrap().lock().unwrap();
     guard.keep_for(SECOND * 60).unwrap();
     guard.release().unwrap();
-    let told = recorder.take();
-    assert!(is_plain(&told, "mutex", How::Free), "{told:#?}");
+    let events = recorder.take();
+    assert!(is_plain(&events, "mutex", How::Free), "{events:#?}");
     assert!(server.keys().contains(&b"a".to_vec()));
 }
 
@@ -404,11 +408,11 @@ fn lock_with_too_few_replicas_was_never_had() {
     let (_server, recorder, client) = stage_in_time();
     let options = LockOptions::new().min_replicas(1, Duration::from_millis(1));
     assert!(client.mutex_with("a", options).unwrap().lock().is_err());
-    let told = recorder.take();
-    let [Told::Waiting { .. }, Told::NotAcquired { error: Some(ErrorKind::NotReplicated), .. }] =
-        told[..]
+    let events = recorder.take();
+    let [Event::Waiting { .. }, Event::NotAcquired { error: Some(ErrorKind::NotReplicated), .. }] =
+        events[..]
     else {
-        panic!("{told:#?}")
+        panic!("{events:#?}")
     };
 }
 
@@ -417,7 +421,8 @@ fn renewals_of_a_client_are_told_together() {
     let (server, recorder, client) = stage();
     let guards = ["a", "b", "c"].map(|name| client.mutex(name).unwrap().lock().unwrap());
     server.advance(SECOND * 11);
-    let renewed = |told: &Told| if let Told::Renewed(count) = told { Some(*count) } else { None };
+    let renewed =
+        |event: &Event| if let Event::Renewed(count) = event { Some(*count) } else { None };
     until(|| recorder.all().iter().filter_map(renewed).sum::<u32>() == 3);
     drop(guards);
 }
@@ -454,10 +459,10 @@ fn random_uses_of_all_guards_balance() {
     aside(move || drop(lock.read())).recv_timeout(SOON).unwrap();
     drop(held);
     recorder.settle();
-    let told = recorder.all();
+    let events = recorder.all();
     for how in [How::Free, How::Queued, How::LocalHandOff, How::Shared, How::Reentry, How::Upgrade]
     {
-        assert!(hows(&told).contains(&how), "{how:?} never came");
+        assert!(hows(&events).contains(&how), "{how:?} never came");
     }
 }
 

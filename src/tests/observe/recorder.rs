@@ -19,7 +19,7 @@ pub(crate) type Blocker = Option<Option<FencingToken>>;
 
 /// An event, without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Event {
     Waiting { call: u64, kind: &'static str },
     Acquired { call: u64, hold: u64, how: How, token: FencingToken, blocker: Blocker },
     NotAcquired { call: u64, error: Option<ErrorKind>, blocker: Blocker },
@@ -31,7 +31,7 @@ pub(crate) enum Told {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder(Arc<Mutex<Vec<Told>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<Event>>>);
 
 impl Recorder {
     pub(crate) fn client(&self, server: &Server) -> LockClient {
@@ -39,25 +39,25 @@ impl Recorder {
         server.connect(settings).unwrap()
     }
 
-    fn push(&self, told: Told) {
-        self.0.lock().push(told);
+    fn push(&self, event: Event) {
+        self.0.lock().push(event);
     }
 
-    pub(crate) fn all(&self) -> Vec<Told> {
+    pub(crate) fn all(&self) -> Vec<Event> {
         self.0.lock().clone()
     }
 
     /// Takes what was told of calls and holds since the last look.
-    pub(crate) fn take(&self) -> Vec<Told> {
+    pub(crate) fn take(&self) -> Vec<Event> {
         let mut all = std::mem::take(&mut *self.0.lock());
-        all.retain(|it| !matches!(it, Told::Exchange(_) | Told::Renewed(_)));
+        all.retain(|it| !matches!(it, Event::Exchange(_) | Event::Renewed(_)));
         all
     }
 
     /// How the last hold came, and who was in its way.
     pub(crate) fn last(&self) -> Option<(How, Blocker)> {
-        self.all().iter().rev().find_map(|told| match told {
-            Told::Acquired { how, blocker, .. } => Some((*how, *blocker)),
+        self.all().iter().rev().find_map(|event| match event {
+            Event::Acquired { how, blocker, .. } => Some((*how, *blocker)),
             _ => None,
         })
     }
@@ -74,24 +74,24 @@ impl Recorder {
             // Whoever counts what is held must never count less than none.
             (*begun == 1 && *ended == 1).then_some(())
         };
-        for told in self.all() {
-            let ok = match told {
-                Told::Waiting { call, .. } => {
+        for event in self.all() {
+            let ok = match event {
+                Event::Waiting { call, .. } => {
                     calls.entry(call).or_default().0 += 1;
                     Some(())
                 }
-                Told::Acquired { call, hold, how, .. } => {
+                Event::Acquired { call, hold, how, .. } => {
                     let ended = if how == How::Reentry { Some(()) } else { end(&mut calls, call) };
                     if how.begins_hold() {
                         holds.entry(hold).or_insert((0, 0)).0 += 1;
                     }
                     ended.filter(|()| how.begins_hold() == (call == hold) || how == How::Reentry)
                 }
-                Told::NotAcquired { call, .. } => end(&mut calls, call),
-                Told::Released { hold, .. } | Told::Lost { hold, .. } => end(&mut holds, hold),
+                Event::NotAcquired { call, .. } => end(&mut calls, call),
+                Event::Released { hold, .. } | Event::Lost { hold, .. } => end(&mut holds, hold),
                 _ => Some(()),
             };
-            wrong.extend(ok.is_none().then(|| format!("out of order: {told:?}")));
+            wrong.extend(ok.is_none().then(|| format!("out of order: {event:?}")));
         }
         for (what, all) in [("call", calls), ("hold", holds)] {
             let odd = all.into_iter().filter(|(_, ends)| *ends != (1, 1));
@@ -121,37 +121,37 @@ fn token(holder: Option<&Holder>) -> Blocker {
 
 impl Observer for Recorder {
     fn waiting(&self, event: &Waiting<'_>) {
-        self.push(Told::Waiting { call: event.call, kind: event.kind });
+        self.push(Event::Waiting { call: event.call, kind: event.kind });
     }
 
     fn acquired(&self, event: &Acquired<'_>) {
         let Acquired { call, hold, how, token: own, .. } = *event;
-        self.push(Told::Acquired { call, hold, how, token: own, blocker: token(event.blocker) });
+        self.push(Event::Acquired { call, hold, how, token: own, blocker: token(event.blocker) });
     }
 
     fn not_acquired(&self, event: &NotAcquired<'_>) {
         let error = event.error.map(crate::Error::kind);
-        self.push(Told::NotAcquired { call: event.call, error, blocker: token(event.blocker) });
+        self.push(Event::NotAcquired { call: event.call, error, blocker: token(event.blocker) });
     }
 
     fn released(&self, event: &Released<'_>) {
         let error = event.error.map(crate::Error::kind);
-        self.push(Told::Released { hold: event.hold, token: event.token, error });
+        self.push(Event::Released { hold: event.hold, token: event.token, error });
     }
 
     fn lost(&self, event: &Lost<'_>) {
-        self.push(Told::Lost { hold: event.hold, cause: event.loss.cause() });
+        self.push(Event::Lost { hold: event.hold, cause: event.loss.cause() });
     }
 
     fn renewed(&self, event: &Renewed) {
-        self.push(Told::Renewed(event.count));
+        self.push(Event::Renewed(event.count));
     }
 
     fn exchange(&self, event: &Exchange) {
-        self.push(Told::Exchange(event.outcome));
+        self.push(Event::Exchange(event.outcome));
     }
 
     fn reconnected(&self, event: &Reconnected<'_>) {
-        self.push(Told::Reconnected(event.server.to_owned()));
+        self.push(Event::Reconnected(event.server.to_owned()));
     }
 }

@@ -229,12 +229,12 @@ fn last_run_tells_when_a_job_is_due() {
     let job = job(&client).retry_after(MINUTE).max_tries(2);
     // Another period than the job's: what counts is the period of the run.
     let seen = || client.once("job", Period::every(DAY)).unwrap().last_run().unwrap().unwrap();
-    let told = |last: &crate::LastRun| (last.tries(), last.succeeded_at(), last.due_at());
+    let shown = |last: &crate::LastRun| (last.tries(), last.succeeded_at(), last.due_at());
     server.advance(SECOND);
     let run = begun(&job);
-    assert_eq!(told(&seen()), (1, None, None));
+    assert_eq!(shown(&seen()), (1, None, None));
     run.fail("no paper").unwrap();
-    assert_eq!(told(&seen()), (1, None, Some(at(SECOND + MINUTE))));
+    assert_eq!(shown(&seen()), (1, None, Some(at(SECOND + MINUTE))));
     let host = seen().by().host().unwrap().to_owned();
     let failed = format!("failed 0s ago (12:00:01 UTC) on {host}, took 0s: no paper");
     assert_eq!(seen().to_string(), failed);
@@ -243,17 +243,17 @@ fn last_run_tells_when_a_job_is_due() {
         format!("{failed}; no success on record; 1 try, due in 1m (12:01:01 UTC)")
     );
     server.advance(MINUTE);
-    assert_eq!(told(&seen()), (1, None, None));
+    assert_eq!(shown(&seen()), (1, None, None));
     assert_eq!(format!("{:#}", seen()).rsplit("; ").next(), Some("due now"));
     begun(&job).succeed().unwrap();
     let began = at(SECOND + MINUTE);
-    assert_eq!(told(&seen()), (0, Some(began), Some(at(HOUR))));
+    assert_eq!(shown(&seen()), (0, Some(began), Some(at(HOUR))));
     server.advance(HOUR);
-    assert_eq!(told(&seen()), (0, Some(began), None));
+    assert_eq!(shown(&seen()), (0, Some(began), None));
     fail(&job);
     server.advance(MINUTE);
     fail(&job);
-    assert_eq!(told(&seen()), (2, Some(began), Some(at(HOUR * 2))));
+    assert_eq!(shown(&seen()), (2, Some(began), Some(at(HOUR * 2))));
     assert!(
         format!("{:#}", seen())
             .contains("; last success 1h 1m ago (12:01:01 UTC); 2 tries, due in ")

@@ -31,8 +31,8 @@ const ENOUGH: Duration = Duration::from_secs(5);
 
 fn shutdown() {
     let world = World::new();
-    let told = Count::default();
-    let count = told.clone();
+    let reported = Count::default();
+    let count = reported.clone();
     let callbacks = Callbacks {
         on_loss: Some(Arc::new(move |loss| {
             assert_eq!(loss.cause(), LossCause::ShutDown);
@@ -70,7 +70,7 @@ fn shutdown() {
     join(threads.into_iter().chain([stranger]));
     let_all_wait();
     // A thread that did not get the lock has lost nothing.
-    assert_eq!(lost.get(), told.get(), "{cancelled:?} cancelled");
+    assert_eq!(lost.get(), reported.get(), "{cancelled:?} cancelled");
     assert_at_once();
     world.end([ending, other]);
 }

@@ -65,13 +65,13 @@ impl Losses {
 
     /// Either it was released, or it was lost and that was told once.
     fn check(&self, outcome: crate::Result<()>) {
-        let told = usize::from(outcome.is_err());
+        let expected = usize::from(outcome.is_err());
         if let Err(error) = outcome {
             assert!(error.is_lost(), "{error}");
         }
-        eventually("the loss was not told", || self.count.get() >= told);
+        eventually("the loss was not told", || self.count.get() >= expected);
         let_all_wait();
-        assert_eq!(self.count.get(), told);
+        assert_eq!(self.count.get(), expected);
     }
 }
 
@@ -184,9 +184,9 @@ fn expiry_against_release() {
     sleep(guard.remaining());
     let outcome = guard.release();
     join([next]);
-    let told = usize::from(outcome.is_err());
-    eventually("the loss was not told", || losses.count.get() >= told);
-    assert_eq!(losses.count.get(), told, "{outcome:?}");
+    let expected = usize::from(outcome.is_err());
+    eventually("the loss was not told", || losses.count.get() >= expected);
+    assert_eq!(losses.count.get(), expected, "{outcome:?}");
     world.end([holder, waiting]);
 }
 

@@ -129,12 +129,12 @@ mod tests {
 
     #[test]
     fn slots_are_parsed_and_an_unknown_host_is_the_senders() {
-        let told = Value::Array(vec![
+        let reply = Value::Array(vec![
             range(0, 5460, text("10.0.0.1"), 7000),
             range(5461, 5461, Value::Nil, 7001),
             range(5462, 16383, text("?"), 7002),
         ]);
-        let ranges = ranges(&told, &address("seed", 1)).unwrap();
+        let ranges = ranges(&reply, &address("seed", 1)).unwrap();
         let masters: Vec<_> = ranges.iter().map(|range| range.master.to_string()).collect();
         assert_eq!(masters, ["10.0.0.1:7000", "seed:7001", "seed:7002"]);
         assert_eq!((ranges[1].first, ranges[2].last), (5461, 16383));

@@ -312,12 +312,12 @@ impl Directory {
         // The other half is for the call that needs the map.
         let now = self.clock.now();
         let tried = deadline.since(now) / 2;
-        let told = self.ask_all(&asked, now.after(tried));
+        let outcome = self.ask_all(&asked, now.after(tried));
 
         let mut map = self.map.lock();
         // After a failure too: it ends the wait of all threads that have seen the version before.
         map.version += 1;
-        match told {
+        match outcome {
             Ok(ranges) => {
                 let mut gone = map.rebuild(&asked, &ranges, |address| self.member(address));
                 // Seeds that are no masters were connected to for this refresh only.
@@ -353,8 +353,8 @@ impl Directory {
             let left = deadline.since(now) / u32::try_from(parts).unwrap_or(1);
             let slots = Call::plain(&[b"CLUSTER", b"SLOTS"]);
             let outcome = member.transport().and_then(|node| node.call(&slots, now.after(left)));
-            let told = outcome.map(|reply| ranges(&reply.value, member.address()));
-            match told {
+            let outcome = outcome.map(|reply| ranges(&reply.value, member.address()));
+            match outcome {
                 // A node that has not yet met the others, or was reset, replies with an empty list.
                 // It would erase the map.
                 Ok(Some(ranges)) if !ranges.is_empty() => return Ok(ranges),

@@ -127,8 +127,8 @@ impl Backend for Cluster {
     fn keep_worker_connections(&self, until: Moment) -> bool {
         let nodes = self.directory.nodes_of_callers();
         // Every node is told, even if an earlier one has no connection.
-        let told = nodes.iter().map(|node| node.keep_worker_connection(until));
-        told.filter(|has_one| !has_one).count() == 0
+        let connected = nodes.iter().map(|node| node.keep_worker_connection(until));
+        connected.filter(|has_one| !has_one).count() == 0
     }
 
     fn connect_worker(&self) {

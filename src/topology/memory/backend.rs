@@ -117,8 +117,8 @@ impl Backend for MemoryBackend {
         // this one took it, whether the fault hits its target would depend on the listener's
         // timing.
         let channel = wake_message::client_channel(&self.identity);
-        let told = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);
-        told.map(drop).map_err(|error| Failure::refused(error.text()))
+        let outcome = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);
+        outcome.map(drop).map_err(|error| Failure::refused(error.text()))
     }
 
     fn granted_after(

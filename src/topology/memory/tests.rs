@@ -190,8 +190,8 @@ fn unknown_command_is_rejected_by_name_and_nothing_applies() {
         pipe.cmd("INCR").arg("count").cmd("BITFIELD").arg("count");
     });
     let refusal = applied.unwrap_err();
-    let told = refusal.to_string();
-    assert!(told.contains("unknown command 'BITFIELD'") && told.contains("in-memory"), "{told}");
+    let text = refusal.to_string();
+    assert!(text.contains("unknown command 'BITFIELD'") && text.contains("in-memory"), "{text}");
     assert_eq!(stage.count(), Value::Nil);
     assert_eq!(
         stage.apply(|pipe| _ = pipe.cmd("INCR").arg("count")).unwrap(),

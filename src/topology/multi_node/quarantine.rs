@@ -318,8 +318,8 @@ mod tests {
         assert_eq!(from(&quarantine, 900 + 60 + 5, later), later.after(SPAN));
         for minutes in 2..60 {
             let at = NOW.after(SECOND * 60 * minutes);
-            let told = from(&quarantine, 900 + 60 * u64::from(minutes) + 5, at);
-            assert_eq!(told, later.after(SPAN), "after {minutes} minutes");
+            let counts_from = from(&quarantine, 900 + 60 * u64::from(minutes) + 5, at);
+            assert_eq!(counts_from, later.after(SPAN), "after {minutes} minutes");
         }
     }
 

@@ -39,7 +39,7 @@ impl Quorum {
         (votes.get(count - self.rules.need).map(|holder| (*holder).clone()), count)
     }
 
-    /// What people are told: as much as is known.
+    /// The description for people: as much as is known.
     pub(super) fn inspection(
         &self,
         target: &Target,

@@ -225,8 +225,9 @@ impl Protocol for Quorum {
 
     fn keep_worker_connections(&self, until: Moment) -> bool {
         // Every node is told, even if an earlier one has no connection.
-        let told = self.nodes.iter().map(|node| node.transport().keep_worker_connection(until));
-        told.filter(|has_one| !has_one).count() == 0
+        let connected =
+            self.nodes.iter().map(|node| node.transport().keep_worker_connection(until));
+        connected.filter(|has_one| !has_one).count() == 0
     }
 
     fn connect_worker(&self) {
@@ -261,7 +262,8 @@ impl Protocol for Quorum {
                     .tally(&node_replies, number, request.owner, TallyKind::Renew)
                     .map(Into::into),
                 LeaseCommand::Release { .. } => {
-                    let told = self.tally(&node_replies, number, request.owner, TallyKind::Release);
+                    let outcome =
+                        self.tally(&node_replies, number, request.owner, TallyKind::Release);
                     // A background release must go on until *every* server has confirmed it. A
                     // majority of confirmations frees the lock, but a vote that remains on one
                     // server blocks that server for a lease.
@@ -270,7 +272,7 @@ impl Protocol for Quorum {
                     }
                     // No vote remains, so the work is done, even where too few servers confirm that
                     // the owner ever had the lock. An error here would repeat the release forever.
-                    told.map(Into::into).or(Ok(OwnershipReply {
+                    outcome.map(Into::into).or(Ok(OwnershipReply {
                         ownership: Ownership::Gone,
                         sent: self.clock.now(),
                         waiters: None,

@@ -142,10 +142,10 @@ impl Quorum {
                 }
                 _ => continue,
             };
-            let Ok(told) = self.read(node, kind.read(&reply.value)) else { continue };
-            let mut ownership = told.ownership;
+            let Ok(released) = self.read(node, kind.read(&reply.value)) else { continue };
+            let mut ownership = released.ownership;
             // Not the sum: a client listens to several servers.
-            listeners = told.listeners.max(listeners);
+            listeners = released.listeners.max(listeners);
             // The earliest sending of all: an extended lease is valid from there, as with a grant.
             first = first.min(reply.sent);
             if kind == TallyKind::Release {

@@ -150,7 +150,7 @@ fn judged(
     if let Some(Some(first)) = node_replies.first_mut() {
         first.repeated = repeated;
     }
-    quorum.tally(&node_replies, 0, b"owner", ask).map(|told| told.ownership)
+    quorum.tally(&node_replies, 0, b"owner", ask).map(|tallied| tallied.ownership)
 }
 
 #[test]
@@ -186,16 +186,16 @@ fn exhausted_pools_make_the_quorum_pool_exhausted() {
         };
         Err(Failure::NotSent(NotSentReason::Exhausted(shortage)))
     };
-    let told = |said| Error::from(judged(TallyKind::Renew, said, false).unwrap_err());
+    let error_of = |said| Error::from(judged(TallyKind::Renew, said, false).unwrap_err());
     for said in [[in_use(), in_use(), in_use()], [unreached(), in_use(), in_use()]] {
-        let error = told(said);
+        let error = error_of(said);
         assert!(error.is_pool_exhausted() && !error.is_unreachable(), "{error:?}");
         // A client of several servers has no `max_wait`.
         let text = error.to_string();
         assert!(text.contains("max_size or node_timeout"), "{text}");
         assert!(!text.contains("max_wait"), "{text}");
     }
-    let error = told([unreached(), unreached(), in_use()]);
+    let error = error_of([unreached(), unreached(), in_use()]);
     assert!(error.is_unreachable() && !error.is_pool_exhausted(), "{error:?}");
 }
 

@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn votes_are_parsed_or_rejected() {
         assert_eq!(read(&[1, 7, 99]).unwrap(), (Vote::Accepted, 99));
-        let told = busy(30, b"a").unwrap().0;
-        assert_eq!((told.ttl, told.last_token), (Some(Duration::from_millis(30)), Some(40)));
+        let holder = busy(30, b"a").unwrap().0;
+        assert_eq!((holder.ttl, holder.last_token), (Some(Duration::from_millis(30)), Some(40)));
         assert_eq!(busy(-1, b"a").unwrap(), busy(-1, b"a").unwrap());
         assert_ne!(busy(-1, b"a").unwrap().0.owner, busy(-1, b"b").unwrap().0.owner);
         assert_eq!(read(&[2, 99]).unwrap(), (Vote::Late, 99));

@@ -395,14 +395,14 @@ fn panic_of_a_leader_leaves_no_call_waiting() {
             catch_unwind(AssertUnwindSafe(|| stage.batcher.call(&call, deadline, &fake(send))))
         });
         stage.await_waiting(&[1]);
-        let told = stage.spawn(scope, "w2", LONG);
+        let served = stage.spawn(scope, "w2", LONG);
         stage.await_waiting(&[2]);
         let forgotten = stage.spawn(scope, "w3", LONG);
         stage.await_waiting(&[3]);
         gate.send(Ok(())).unwrap();
         first.join().unwrap().unwrap();
         assert!(leader.join().unwrap().is_err());
-        assert_eq!(word_of(&told.join().unwrap()), "w2");
+        assert_eq!(word_of(&served.join().unwrap()), "w2");
         assert!(matches!(forgotten.join().unwrap(), Err(failure) if failure.is_unknown()));
     });
     stage.assert_idle();

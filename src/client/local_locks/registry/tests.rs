@@ -209,10 +209,10 @@ fn ending_thread_releases_its_holds_and_takes_no_other() {
 
     impl Drop for AtTheEnd {
         fn drop(&mut self) {
-            let AtTheEnd(locks, told) = self;
+            let AtTheEnd(locks, sender) = self;
             let taken = locks.try_lock("y", NOW, Lease::default());
             let left = locks.unlock("x").map(|()| true);
-            told.send([taken, left, Ok(locks.is_held("x"))]).unwrap();
+            sender.send([taken, left, Ok(locks.is_held("x"))]).unwrap();
         }
     }
 
@@ -221,8 +221,8 @@ fn ending_thread_releases_its_holds_and_takes_no_other() {
     }
 
     let locks = LocalLocks::new();
-    let (told, hears) = mpsc::channel();
-    let at_the_end = AtTheEnd(locks.clone(), told);
+    let (sender, hears) = mpsc::channel();
+    let at_the_end = AtTheEnd(locks.clone(), sender);
     let others = locks.clone();
     let thread = thread::spawn(move || {
         AT_THE_END.set(Some(at_the_end));

@@ -515,10 +515,10 @@ fn arity_and_flags_of_commands_match_a_real_server() {
         let guide = include_str!("../../../../docs/testing.md");
         assert!(guide.contains(&format!("`{name}")), "the guide does not name {name}");
         let mut ask = redis::cmd("COMMAND");
-        let told: Vec<Value> = ask.arg("INFO").arg(name).query(&mut real).unwrap();
-        let Value::Array(told) = &told[0] else { panic!("{name}: {told:?}") };
-        assert_eq!(told[1], Value::Int(i64::try_from(arity).unwrap()), "{name}");
-        let flags = format!("{:?}", told[2]);
+        let replies: Vec<Value> = ask.arg("INFO").arg(name).query(&mut real).unwrap();
+        let Value::Array(info) = &replies[0] else { panic!("{name}: {replies:?}") };
+        assert_eq!(info[1], Value::Int(i64::try_from(arity).unwrap()), "{name}");
+        let flags = format!("{:?}", info[2]);
         let found = match (flags.contains("write"), flags.contains("denyoom")) {
             (true, true) => Access::Grow,
             (true, false) => Access::Shrink,
@@ -529,7 +529,7 @@ fn arity_and_flags_of_commands_match_a_real_server() {
         let (in_memory, _) = Store::default().run(micros(), |run| call(run, &asked));
         assert_eq!(
             in_memory.unwrap(),
-            Value::Array(vec![Value::Array(told[..2].to_vec()), Value::Nil]),
+            Value::Array(vec![Value::Array(info[..2].to_vec()), Value::Nil]),
             "{name}"
         );
         assert!(

@@ -81,7 +81,7 @@ fn named(name: &[u8]) -> Result<&'static Command, ErrorReply> {
 fn about(_run: &mut Execution, words: &Words) -> CommandResult {
     match words {
         [_, subcommand, names @ ..] if is(subcommand, "INFO") => {
-            Ok(Value::Array(names.iter().map(|name| told(name)).collect()))
+            Ok(Value::Array(names.iter().map(|name| info(name)).collect()))
         }
         [_, _, asked @ ..] => keys(asked),
         _ => Err(ErrorReply::arity(b"command")),
@@ -89,7 +89,7 @@ fn about(_run: &mut Execution, words: &Words) -> CommandResult {
 }
 
 /// The name and the arity of a command, from `COMMAND INFO`. Its flags and all later fields are left out.
-fn told(name: &[u8]) -> Value {
+fn info(name: &[u8]) -> Value {
     named(name).map_or(Value::Nil, |command| {
         let arity = i64::try_from(command.arity).unwrap_or_default();
         Value::Array(vec![
@@ -121,6 +121,6 @@ fn keys(asked: &Words) -> CommandResult {
 /// The name, the arity and the access of each command.
 #[cfg(test)]
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, isize, Access)> {
-    let told = |command: &'static Command| (command.name, command.arity, command.access);
-    TABLES.into_iter().flatten().map(told)
+    let row = |command: &'static Command| (command.name, command.arity, command.access);
+    TABLES.into_iter().flatten().map(row)
 }
