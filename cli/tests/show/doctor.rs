@@ -270,10 +270,10 @@ fn older_version_is_a_fault() {
         let line = version.lines().find(|line| line.starts_with(field));
         line.map(|line| line.trim_end().to_owned())
     };
-    let told = line("redis_version:").unwrap();
+    let current = line("redis_version:").unwrap();
     let mut older = "redis_version:6.2.14".to_owned();
-    older.truncate(told.len());
-    let mut swaps = vec![(told, older)];
+    older.truncate(current.len());
+    let mut swaps = vec![(current, older)];
     if let Some(valkey) = line("valkey_version:") {
         swaps.push((valkey.clone(), valkey.replace("valkey_", "walkey_")));
     }

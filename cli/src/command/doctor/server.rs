@@ -13,12 +13,12 @@ const OLDEST: (u32, u32) = (7, 0);
 const WITH_WAITAOF: (u32, u32) = (7, 2);
 
 pub(super) fn version(probe: &Probe<'_>) -> Finding {
-    let told = probe.info("server").map(|info| {
+    let found = probe.info("server").map(|info| {
         let valkey = info.text("valkey_version").map(|version| ("Valkey", version));
-        let told = valkey.or_else(|| Some(("Redis", info.text("redis_version")?)));
-        told.map(|(program, version)| (program, version.to_owned()))
+        let found = valkey.or_else(|| Some(("Redis", info.text("redis_version")?)));
+        found.map(|(program, version)| (program, version.to_owned()))
     });
-    match told {
+    match found {
         Ok(Some((program, version))) => judge(program, &version),
         Ok(None) => Finding::unknown("version", "INFO does not tell it"),
         // A script knows it, too, and may run where INFO may not. Valkey tells it as Redis would.

@@ -17,13 +17,18 @@ pub(crate) struct Backstop {
     spans: Spans,
     /// When the guardian should have told the job to end, for a loss.
     due: Option<Moment>,
-    is_told: bool,
+    is_announced: bool,
 }
 
 impl Backstop {
     pub(crate) fn new(spans: Spans, valid_until: Moment) -> Backstop {
         let late = Spans { grace: Duration::ZERO, margin: spans.margin / 2, ..spans };
-        Backstop { silence: Deadline::new(late, valid_until), spans, due: None, is_told: false }
+        Backstop {
+            silence: Deadline::new(late, valid_until),
+            spans,
+            due: None,
+            is_announced: false,
+        }
     }
 
     /// A renewal was confirmed.
@@ -43,8 +48,8 @@ impl Backstop {
     }
 
     /// The guardian has told the job to end.
-    pub(crate) fn told(&mut self) {
-        self.is_told = true;
+    pub(crate) fn announced(&mut self) {
+        self.is_announced = true;
     }
 
     pub(crate) fn step(&mut self, now: Moment) -> Step {
@@ -56,7 +61,7 @@ impl Backstop {
         if now < due {
             return Step::Wait(due.min(last));
         }
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_announced, true) {
             return Step::Terminate(Reason::Lost);
         }
         let end = due.after(self.spans.grace);
@@ -109,7 +114,7 @@ mod tests {
     fn job_that_the_guardian_told_is_not_told_again() {
         let mut backstop = backstop();
         backstop.lose(at(100));
-        backstop.told();
+        backstop.announced();
         assert_eq!(backstop.step(at(102)), Step::Wait(at(112)));
         assert_eq!(backstop.step(at(112)), Step::Kill, "it may have stopped after that");
     }

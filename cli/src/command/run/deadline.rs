@@ -57,13 +57,13 @@ pub(crate) struct Deadline {
     spans: Spans,
     valid_until: Moment,
     ending: Option<(Moment, Reason)>,
-    is_told: bool,
+    is_announced: bool,
     is_abandoned: bool,
 }
 
 impl Deadline {
     pub(crate) fn new(spans: Spans, valid_until: Moment) -> Deadline {
-        Deadline { spans, valid_until, ending: None, is_told: false, is_abandoned: false }
+        Deadline { spans, valid_until, ending: None, is_announced: false, is_abandoned: false }
     }
 
     pub(crate) fn valid_until(&self) -> Moment {
@@ -96,9 +96,9 @@ impl Deadline {
     }
 
     /// Why the job ends, if it is killed before it was told to end: without a grace, or after a sleep of the machine.
-    pub(crate) fn untold(&mut self) -> Option<Reason> {
+    pub(crate) fn unannounced(&mut self) -> Option<Reason> {
         let reason = self.ending.map_or(Reason::Silence, |(_, reason)| reason);
-        (!std::mem::replace(&mut self.is_told, true)).then_some(reason)
+        (!std::mem::replace(&mut self.is_announced, true)).then_some(reason)
     }
 
     pub(crate) fn step(&mut self, now: Moment) -> Step {
@@ -115,8 +115,8 @@ impl Deadline {
         if now >= end {
             return Step::Kill;
         }
-        if !self.is_told {
-            self.is_told = true;
+        if !self.is_announced {
+            self.is_announced = true;
             return Step::Terminate(reason);
         }
         Step::Wait(end)
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(deadline.step(at(119)), Step::Terminate(Reason::Silence));
         assert_eq!(deadline.step(at(119)), Step::Wait(at(129)), "the whole grace");
         assert_eq!(deadline.step(at(129)), Step::Kill);
-        assert_eq!(deadline.untold(), None);
+        assert_eq!(deadline.unannounced(), None);
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
     fn a_resumed_machine_finds_the_job_overdue() {
         let mut deadline = deadline();
         assert_eq!(deadline.step(at(500)), Step::Kill);
-        assert_eq!(deadline.untold(), Some(Reason::Silence), "the wrapper is to know");
-        assert_eq!(deadline.untold(), None);
+        assert_eq!(deadline.unannounced(), Some(Reason::Silence), "the wrapper is to know");
+        assert_eq!(deadline.unannounced(), None);
     }
 
     #[test]

@@ -337,7 +337,7 @@ impl Guardian {
                 }
                 Step::Kill => {
                     // Else the wrapper would take the end of the job for its own.
-                    if let Some(reason) = self.deadline.untold() {
+                    if let Some(reason) = self.deadline.unannounced() {
                         self.link.send(Report::Ending(reason));
                     }
                     return self.kill(now);

@@ -317,7 +317,7 @@ impl Wrapper {
                 }
                 Report::Ending(Reason::Finished) => {}
                 Report::Ending(reason) => {
-                    backstop.told();
+                    backstop.announced();
                     let why = watch.loss().map(|loss| loss.to_string());
                     let why = why.unwrap_or_else(|| match progress.is_stopped {
                         true => "the job was stopped for as long as its lease".to_owned(),
