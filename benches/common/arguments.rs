@@ -51,9 +51,10 @@ fn parse(mut words: impl Iterator<Item = String>, usual: f64) -> Result<Argument
             "--json" => json = true,
             "--bench" => bench = true,
             "--seconds" => {
-                let told = words.next().unwrap_or_default();
-                let valid = told.parse().ok().filter(|&told: &f64| told > 0.0 && told.is_finite());
-                seconds = Some(valid.ok_or(format!("--seconds {told:?}: a number above 0"))?);
+                let word = words.next().unwrap_or_default();
+                let valid =
+                    word.parse().ok().filter(|&number: &f64| number > 0.0 && number.is_finite());
+                seconds = Some(valid.ok_or(format!("--seconds {word:?}: a number above 0"))?);
             }
             "--only" => rows.push(words.next().ok_or("--only: which row?")?),
             option if option.starts_with('-') => return Err(format!("{option}: unknown")),

@@ -215,9 +215,9 @@ pub(crate) fn client(
 
 /// Plays a process of the crowd.
 pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let told: Vec<String> = std::env::args().skip(1).collect();
-    let [name, way, threads, hold, place, path] = told.as_slice() else {
-        return Err(format!("a process of the crowd is told more than {told:?}").into());
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [name, way, threads, hold, place, path] = words.as_slice() else {
+        return Err(format!("a process of the crowd is told more than {words:?}").into());
     };
     let client = client(&std::env::var(URL)?, |builder| builder)?;
     let way = Way::of_title(way).ok_or("no such way to wait")?;

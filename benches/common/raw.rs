@@ -200,8 +200,8 @@ pub(crate) struct Raw {
     connection: Connection,
     shape: Shape,
     attempt: u64,
-    /// The server's time in µs, and when it was told.
-    told: (u64, Instant),
+    /// The server's time in µs, and when it was read.
+    server_time: (u64, Instant),
 }
 
 impl Raw {
@@ -210,8 +210,8 @@ impl Raw {
         let mut connection = connect(url);
         let (seconds, micros): (u64, u64) =
             redis::cmd("TIME").query(&mut connection).expect("the server tells the time");
-        let told = (seconds * 1_000_000 + micros, Instant::now());
-        Raw { connection, shape: shape.renamed(name), attempt: ATTEMPTS, told }
+        let server_time = (seconds * 1_000_000 + micros, Instant::now());
+        Raw { connection, shape: shape.renamed(name), attempt: ATTEMPTS, server_time }
     }
 
     /// Takes the lock and gives it back.
@@ -259,9 +259,9 @@ impl Raw {
 
     /// The server's time that is surely reached when a command must be over.
     fn deadline(&self) -> u64 {
-        let ahead = self.told.1.elapsed() + PATIENCE;
+        let ahead = self.server_time.1.elapsed() + PATIENCE;
         let sure = ahead - ahead / 100 - Duration::from_millis(2);
-        self.told.0 + sure.as_micros() as u64
+        self.server_time.0 + sure.as_micros() as u64
     }
 }
 

@@ -93,8 +93,8 @@ pub(crate) fn row(bench: &mut Bench) {
 /// The processor time that the waiting processes have used, in seconds.
 fn processor(children: &mut [Child]) -> f64 {
     children.iter_mut().for_each(|child| child.say("how much?"));
-    let told = children.iter_mut().map(|child| child.expect_line("used", PATIENCE));
-    told.map(|used| used.parse::<f64>().expect("a number")).sum()
+    let replies = children.iter_mut().map(|child| child.expect_line("used", PATIENCE));
+    replies.map(|used| used.parse::<f64>().expect("a number")).sum()
 }
 
 /// Plays a process whose threads wait.

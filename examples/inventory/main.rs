@@ -94,7 +94,7 @@ struct Place {
 
 impl Place {
     /// The place that the parent told this process of.
-    fn told() -> Result<Place> {
+    fn from_parent() -> Result<Place> {
         let prefix = env::args().nth(1).ok_or("a worker is told its keys")?;
         Ok(Place { url: env::var("REDIS_URL")?, prefix })
     }
@@ -188,7 +188,7 @@ impl Shop {
 
 /// A worker process: its threads sell until nothing is left.
 fn sell() -> Result<()> {
-    let place = Place::told()?;
+    let place = Place::from_parent()?;
     let locked = env::args().nth(2).as_deref() == Some("locked");
     let lock = locked.then(|| place.lock(Lease::default())).transpose()?;
     let shops = (0..THREADS).map(|_| place.shop()).collect::<Result<Vec<_>>>()?;
@@ -218,7 +218,7 @@ fn sell_out(mut shop: Shop, lock: Option<&Mutex>) -> Result<u64> {
 /// A worker process that holds the lock for longer than its lease, and then for as long as it
 /// lives.
 fn take_stock() -> Result<()> {
-    let place = Place::told()?;
+    let place = Place::from_parent()?;
     let mut shop = place.shop()?;
     let lock = place.lock(Lease::renewed(SHORT_LEASE))?;
     tell("ready");

@@ -140,7 +140,7 @@ fn scrape(address: &str) -> Result<()> {
         ("gauges at zero", value("leasehold_held{") == 0.0 && value("leasehold_waiting{") == 0.0),
         ("few series", classes == 3 && text.lines().count() < 1_000),
     ];
-    let missing = expected.iter().filter(|(_, is_told)| !is_told).map(|(what, _)| *what);
+    let missing = expected.iter().filter(|(_, is_seen)| !is_seen).map(|(what, _)| *what);
     let missing: Vec<&str> = missing.collect();
     if missing.is_empty() {
         Ok(())

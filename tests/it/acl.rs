@@ -163,8 +163,8 @@ impl Trial<'_> {
 /// Whether an error tells of the denial. One server of several that had no vote to take back has done what it
 /// was asked for, so that the outcome is unknown, and the others' denial is in the text.
 fn says_denied(error: &leasehold::Error) -> bool {
-    let is_told = error.to_string().contains("has no permissions");
-    error.is_denied() || error.is_unknown_outcome() && is_told
+    let names_reason = error.to_string().contains("has no permissions");
+    error.is_denied() || error.is_unknown_outcome() && names_reason
 }
 
 /// So many servers at once, for as many trials.

@@ -31,12 +31,12 @@ fn slow_wait_is_logged_whatever_it_waits_by() {
             let lock = kind.with(&client, &name, options);
             let before = texts(&[&name]).len();
             assert!(lock.try_lock_for(ms(1_500)).unwrap().is_none());
-            let told = texts(&[&name]);
-            assert_eq!(told.len(), before + 1, "{told:#?}");
-            println!("{}", told[before]);
-            assert!(told[before].contains(&format!("token {}", guard.fencing_token())));
-            let names_it = told[before].contains("held by billing, process ");
-            assert_eq!(names_it, number == 0, "a reentrant lock has no room for that: {told:#?}");
+            let seen = texts(&[&name]);
+            assert_eq!(seen.len(), before + 1, "{seen:#?}");
+            println!("{}", seen[before]);
+            assert!(seen[before].contains(&format!("token {}", guard.fencing_token())));
+            let names_it = seen[before].contains("held by billing, process ");
+            assert_eq!(names_it, number == 0, "a reentrant lock has no room for that: {seen:#?}");
         }
         guard.release().unwrap();
     }

@@ -124,15 +124,15 @@ fn failing_provider_is_an_outage_that_ends_with_it() {
     {
         vault.put(password);
         // A caller may be told of an attempt that began before.
-        let mut told = Vec::new();
-        while told.len() < 2 || !told.last().is_some_and(|last: &String| last.contains(text)) {
+        let mut texts = Vec::new();
+        while texts.len() < 2 || !texts.last().is_some_and(|last: &String| last.contains(text)) {
             let error = lock.try_lock().unwrap_err();
             assert!(error.is_unreachable() && error.is_transient(), "{error:?}");
-            told.push(error.to_string());
-            assert!(told.len() < 20, "{told:?}");
+            texts.push(error.to_string());
+            assert!(texts.len() < 20, "{texts:?}");
         }
-        let told = told.pop().expect("some");
-        assert!(told.contains("look why"), "{told}");
+        let last = texts.pop().expect("some");
+        assert!(last.contains("look why"), "{last}");
     }
     // A wait rides it out, as it does an outage of the server.
     std::thread::scope(|scope| {

@@ -230,8 +230,8 @@ fn a_listener_of_a_user_without_role_finds_out() {
     for server in [&pair.old, &pair.new] {
         let all = ["ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all"];
         ask::<()>(server, &[&all[..], &["-hello", "-role", "-info", "-client"]].concat());
-        let told = ask::<String>(server, &["ACL", "DRYRUN", "locks", "ROLE"]);
-        assert!(told.contains("no permissions"), "{told}");
+        let reply = ask::<String>(server, &["ACL", "DRYRUN", "locks", "ROLE"]);
+        assert!(reply.contains("no permissions"), "{reply}");
     }
     let url = pair.address.url().replace("redis://", "redis://locks:secret@");
     let client = LockClient::builder(url).give_up_after(SOON).build().unwrap();

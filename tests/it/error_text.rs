@@ -49,7 +49,7 @@ fn silent_server_does_not_look_like_a_small_pool() {
     let client = client.command_timeout(SOON).give_up_after(ms(100)).build().unwrap();
     fill(&client, 4);
     ask::<()>(&server, &["CLIENT", "PAUSE", "3000", "ALL"]);
-    let told: Vec<Error> = thread::scope(|scope| {
+    let errors: Vec<Error> = thread::scope(|scope| {
         let calls: Vec<_> = (0..30)
             .map(|number| {
                 let lock = client.mutex(format!("x{number}")).unwrap();
@@ -59,8 +59,8 @@ fn silent_server_does_not_look_like_a_small_pool() {
         calls.into_iter().filter_map(|call| call.join().unwrap()).collect()
     });
     // Those on the connections themselves waited until the pause was over.
-    assert!(told.len() >= 20, "{told:?}");
-    for error in told {
+    assert!(errors.len() >= 20, "{errors:?}");
+    for error in errors {
         assert!(error.is_unreachable() && !error.is_pool_exhausted(), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("all 4 connections to") && !text.contains("max_size"), "{text}");

@@ -61,15 +61,15 @@ fn first_switch(group: &Group) -> JoinHandle<Instant> {
     };
     let listeners: Vec<_> = group.sentinels.iter().map(listen).collect();
     thread::spawn(move || {
-        let told = listeners.into_iter().map(|listener| listener.join().expect("a listener"));
-        told.min().expect("a sentinel")
+        let reports = listeners.into_iter().map(|listener| listener.join().expect("a listener"));
+        reports.min().expect("a sentinel")
     })
 }
 
 /// How long after the promotion a sentinel told of it, and a thread that waited had its lock.
 #[derive(Clone, Copy, Debug)]
 struct Took {
-    told: Duration,
+    reported: Duration,
     granted: Duration,
 }
 
@@ -91,7 +91,7 @@ fn fail_over(depose: impl Fn(&Server)) -> Took {
         let guard = client.mutex("z").unwrap().lock().unwrap();
         assert!(exists(master, "z"));
         guard.release().unwrap();
-        Took { told: switch.join().unwrap().spent_since(at), granted: granted.spent_since(at) }
+        Took { reported: switch.join().unwrap().spent_since(at), granted: granted.spent_since(at) }
     })
 }
 
@@ -154,7 +154,7 @@ impl Watch {
 }
 
 /// Since a sentinel told of another master, a client needs no longer than this to use that.
-const TOLD: Duration = ms(1_000);
+const AFTER_REPORT: Duration = ms(1_000);
 
 /// Renewed every third of it.
 const HELD: u64 = 21_000;
@@ -176,11 +176,11 @@ fn woken_demoted_master_is_sent_nothing_after_the_switch() {
     let switch = first_switch(&group);
     let paused = Instant::now();
     old.pause();
-    let told = switch.join().unwrap();
-    let away = paused.elapsed() + TOLD;
+    let reported = switch.join().unwrap();
+    let away = paused.elapsed() + AFTER_REPORT;
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        while told.spent() < TOLD {
+        while reported.spent() < AFTER_REPORT {
             thread::sleep(ms(5));
         }
         let end = AtLast(&over);
@@ -247,7 +247,7 @@ fn woken_demoted_master_is_sent_nothing_after_the_switch() {
 fn fail_over_ends_only_holds_the_new_master_lacks() {
     let group = group(2);
     let (old, replicas) = (&group.servers[0], &group.servers[1..]);
-    let (sender, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let on_loss = move |loss: &Loss| sender.send(loss.clone()).unwrap();
     let client = builder(&group).on_loss(on_loss).build().unwrap();
     let lock = |name: &str| client.mutex_with(name, renewed(30_000)).unwrap();
@@ -266,7 +266,7 @@ fn fail_over_ends_only_holds_the_new_master_lacks() {
     within(SOON * 3, "the holder is told", || lost.loss().is_some());
     assert!(!lost.is_valid());
     assert_eq!(lost.loss().unwrap().cause(), LossCause::Deleted);
-    let loss = told.recv_timeout(SOON).unwrap();
+    let loss = receiver.recv_timeout(SOON).unwrap();
     assert_eq!((loss.fencing_token(), loss.cause()), (token, LossCause::Deleted));
     assert!(lost.release().unwrap_err().is_lost());
     // The next one's token is above, though the new master never heard of it.
@@ -277,7 +277,7 @@ fn fail_over_ends_only_holds_the_new_master_lacks() {
     let owned = owned.into_guard();
     owned.check().unwrap();
     owned.release().unwrap();
-    assert!(told.try_recv().is_err(), "another was told of a loss");
+    assert!(receiver.try_recv().is_err(), "another was told of a loss");
 }
 
 /// As many as `LEASEHOLD_FAILOVERS` says, printed:
@@ -292,7 +292,7 @@ fn fail_over_times_are_printed() {
         let (how, depose): (_, fn(&Server)) =
             if round % 2 == 0 { ("killed", Server::kill) } else { ("stopped", Server::pause) };
         let took = fail_over(depose);
-        println!("{how:>8}: told {:?}, granted {:?}", took.told, took.granted);
+        println!("{how:>8}: told {:?}, granted {:?}", took.reported, took.granted);
         all.push(took.granted);
     }
     all.sort();

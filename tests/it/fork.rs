@@ -25,9 +25,9 @@ fn fork_gets_an_error_and_its_parent_goes_on() {
     child.expect_line("ready", SOON);
     let opened = proxy.accepted();
     child.say("fork");
-    let told = child.expect_line("refused", SOON * 3);
+    let refused = child.expect_line("refused", SOON * 3);
     // All calls were made, and by another process.
-    assert_eq!(told.parse::<u32>().unwrap(), 13);
+    assert_eq!(refused.parse::<u32>().unwrap(), 13);
     let pid: u32 = child.expect_line("fork", SOON).parse().unwrap();
     assert_ne!(pid, child.pid());
     assert!(exists(&server, "x"), "the fork's drop gave back what the parent holds");

@@ -49,12 +49,12 @@ fn mutex_shows_its_holder_and_three_waiters_in_order() {
         let ttl = holder.ttl().unwrap();
         assert!(ttl <= ms(30_000) && ttl > ms(15_000), "{ttl:?}");
         assert_eq!(seen.waiting(), Some(3));
-        let told = |index: usize| {
+        let waiter_at = |index: usize| {
             let waiter = &seen.waiters()[index];
             (waiter.place(), waiter.label().unwrap().to_owned())
         };
         for number in 1..=3 {
-            assert_eq!(told(number - 1), (number, format!("shipping {number}")));
+            assert_eq!(waiter_at(number - 1), (number, format!("shipping {number}")));
         }
         let since: Vec<Duration> = seen.waiters().iter().map(|it| it.since().unwrap()).collect();
         assert!(since.is_sorted_by(|one, other| one >= other), "{since:?}");

@@ -16,7 +16,7 @@ use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
 
 /// What the hold's own callback is told.
-fn told(guard: &Guard) -> mpsc::Receiver<Loss> {
+fn losses_of(guard: &Guard) -> mpsc::Receiver<Loss> {
     let (sender, losses) = mpsc::channel();
     guard.on_loss(move |loss| drop(sender.send(loss.clone())));
     losses
@@ -39,8 +39,8 @@ type End = fn(&Server, &LockClient);
 
 /// The callback is gone, and was not called, or not again.
 #[track_caller]
-fn ended<T: std::fmt::Debug + PartialEq>(told: &mpsc::Receiver<T>) {
-    assert_eq!(told.recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
+fn ended<T: std::fmt::Debug + PartialEq>(losses: &mpsc::Receiver<T>) {
+    assert_eq!(losses.recv_timeout(SOON), Err(RecvTimeoutError::Disconnected));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn deletion_and_theft_are_reported_within_one_renewal() {
         (&["SET", "x", "other", "PX", "60000"], LossCause::Taken),
     ] {
         let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
-        let losses = told(&guard);
+        let losses = losses_of(&guard);
         ask::<()>(&server, command);
         let begin = Instant::now();
         let loss = losses.recv_timeout(SOON).unwrap();
@@ -112,7 +112,7 @@ fn outage_is_reported_soon_after_validity_ends() {
     let (_server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     proxy.black_hole();
     let (begin, left) = (Instant::now(), guard.remaining());
     let loss = losses.recv_timeout(SOON).unwrap();
@@ -187,8 +187,8 @@ fn callbacks_of_a_hold_run_in_order_before_the_clients() {
     inner.on_loss(move |_| two.send(2).unwrap());
     drop(inner);
     delete(&server, "x");
-    let told: Vec<i32> = (0..3).map(|_| order.recv_timeout(SOON).unwrap()).collect();
-    assert_eq!(told, [1, 2, 3]);
+    let called: Vec<i32> = (0..3).map(|_| order.recv_timeout(SOON).unwrap()).collect();
+    assert_eq!(called, [1, 2, 3]);
     assert!(outer.release().unwrap_err().is_lost());
 }
 
@@ -200,9 +200,9 @@ fn callback_set_after_a_loss_runs_at_once() {
     delete(&server, "x");
     let loss = receiver.recv_timeout(SOON).unwrap();
     let here = thread::current().id();
-    let (sender, told) = mpsc::channel();
+    let (sender, called) = mpsc::channel();
     guard.on_loss(move |loss| sender.send((loss.clone(), thread::current().id())).unwrap());
-    let (again, there) = told.recv_timeout(SOON).unwrap();
+    let (again, there) = called.recv_timeout(SOON).unwrap();
     assert_eq!(again, loss);
     assert_ne!(there, here);
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
@@ -215,7 +215,7 @@ fn callback_set_after_validity_ended_runs() {
     let client = open(&server);
     let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
     until("it is over", || !guard.is_valid());
-    assert_eq!(told(&guard).recv_timeout(SOON).unwrap().cause(), LossCause::Expired);
+    assert_eq!(losses_of(&guard).recv_timeout(SOON).unwrap().cause(), LossCause::Expired);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn callback_is_dropped_uncalled_at_a_release() {
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     for way in 0..5 {
         let guard = lock.lock().unwrap();
-        let losses = told(&guard);
+        let losses = losses_of(&guard);
         match way {
             0 => drop(guard),
             1 => guard.release().unwrap(),
@@ -241,10 +241,10 @@ fn callback_is_dropped_uncalled_at_a_release() {
     }
     // By key.
     let guard = lock.lock().unwrap();
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     leasehold::DistributedLock::unlock(&client, "x").unwrap();
     ended(&losses);
-    let after = told(&guard);
+    let after = losses_of(&guard);
     ended(&after);
 }
 
@@ -253,7 +253,7 @@ fn callback_moves_with_an_owned_lease() {
     let server = server();
     let client = open(&server);
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     let owned = guard.into_owned().unwrap();
     thread::spawn(move || {
         let guard = owned.into_guard();
@@ -273,12 +273,12 @@ fn a_callback_does_not_outlive_a_local_hand_off() {
     listens(&server, &client);
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     server.reset_stats();
     thread::scope(|scope| {
         let next = scope.spawn(|| {
             let guard = lock.lock().unwrap();
-            let own = told(&guard);
+            let own = losses_of(&guard);
             delete(&server, "x");
             assert_eq!(own.recv_timeout(SOON).unwrap().cause(), LossCause::Deleted);
             guard.fencing_token()
@@ -301,13 +301,13 @@ fn a_callback_does_not_outlive_its_hold_in_a_linger() {
     let lock = client.mutex_with("x", renewed(3_000).linger(ms(1_500))).unwrap();
     until("it lingers", || {
         let guard = lock.lock().unwrap();
-        let losses = told(&guard);
+        let losses = losses_of(&guard);
         drop(guard);
         ended(&losses);
         exists(&server, "x")
     });
     let guard = lock.lock().unwrap();
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     delete(&server, "x");
     assert_eq!(losses.recv_timeout(SOON).unwrap().cause(), LossCause::Deleted);
 }
@@ -318,7 +318,7 @@ fn loss_found_by_the_release_calls_the_callback() {
     let server = server();
     let (client, receiver) = heard(&server);
     let guard = client.mutex_with("x", fixed(10_000)).unwrap().lock().unwrap();
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     delete(&server, "x");
     assert!(guard.release().unwrap_err().is_lost());
     let loss = losses.recv_timeout(SOON).unwrap();
@@ -338,7 +338,7 @@ fn panicking_callback_stops_neither_others_nor_the_worker() {
         flag.store(true, Ordering::SeqCst);
         panic!("on purpose");
     });
-    let losses = told(&guard);
+    let losses = losses_of(&guard);
     delete(&server, "x");
     assert!(losses.recv_timeout(SOON).is_ok());
     assert!(panicked.load(Ordering::SeqCst));

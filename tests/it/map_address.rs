@@ -46,15 +46,15 @@ fn master_is_reached_at_the_mapped_address_and_errors_name_both() {
     forwards[0].1.refuse();
     forwards[1].1.refuse();
     forwards.iter().for_each(|(_, forward)| forward.cut());
-    let mut told = String::new();
+    let mut text = String::new();
     until("it is refused", || {
-        told = lock.try_lock().map_or_else(|error| error.to_string(), |_| String::new());
-        told.contains("refused the connection")
+        text = lock.try_lock().map_or_else(|error| error.to_string(), |_| String::new());
+        text.contains("refused the connection")
     });
     let both = forwards.iter().any(|(announced, forward)| {
-        told.contains(&format!("{} (announced as 127.0.0.1:{announced})", forward.addr()))
+        text.contains(&format!("{} (announced as 127.0.0.1:{announced})", forward.addr()))
     });
-    assert!(both, "{told}");
+    assert!(both, "{text}");
 }
 
 /// The other addresses are left as they are: sentinels announce each other, too.

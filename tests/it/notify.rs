@@ -71,7 +71,7 @@ fn our_release_wakes_subscribers_of_redissons_channel() {
     let mut ear = server.connection();
     redis::cmd("SUBSCRIBE").arg(channel("x")).exec(&mut ear).unwrap();
     let lock = open(&server).reentrant("x").unwrap();
-    let mut told = |what: &str| {
+    let mut payload = |what: &str| {
         let parts = match ear.recv_response().expect(what) {
             redis::Value::Array(parts) | redis::Value::Push { data: parts, .. } => parts,
             other => panic!("{other:?}"),
@@ -85,12 +85,12 @@ fn our_release_wakes_subscribers_of_redissons_channel() {
     drop(lock.lock().unwrap());
     outer.release().unwrap();
     // The outermost alone, and nothing but this: another payload breaks Redisson's decoder.
-    assert_eq!(told("a release"), b"0");
+    assert_eq!(payload("a release"), b"0");
     let _guard = lock.lock().unwrap();
     assert!(open(&server).reentrant("x").unwrap().force_release().unwrap());
-    assert_eq!(told("a forced release"), b"0");
+    assert_eq!(payload("a forced release"), b"0");
     ask::<()>(&server, &["PUBLISH", &channel("x"), "the end"]);
-    assert_eq!(told("the end"), b"the end", "something more was published");
+    assert_eq!(payload("the end"), b"the end", "something more was published");
 }
 
 #[test]

@@ -110,12 +110,12 @@ fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
         .map(|lock| lock.lock().unwrap())
         .collect();
     let bad = client.mutex_with("bad", renewed(3_000)).unwrap().lock().unwrap();
-    let (sender, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     bad.on_loss(move |loss| sender.send(loss.cause()).unwrap());
     // Its renewals are denied from now on, and a warning is logged of each.
     ask::<()>(&server, &["ACL", "SETUSER", "default", "resetkeys", "~*good*"]);
     let (begin, left) = (Instant::now(), bad.remaining());
-    let cause = told.recv_timeout(SOON).unwrap();
+    let cause = receiver.recv_timeout(SOON).unwrap();
     let took = begin.spent();
     assert!(!bad.is_valid() && took < left + SLACK * 2, "{took:?} of {left:?}");
     assert_eq!(cause, LossCause::Unreachable);
@@ -183,12 +183,12 @@ fn panicking_callback_and_logger_do_not_stop_others() {
     in_own_process!();
     let _armed = Armed::new("lease-call-", "");
     let server = server();
-    let (sender, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let builder = LockClient::builder(server.url());
     let client = builder.on_loss(move |loss| sender.send(loss.cause()).unwrap()).build().unwrap();
     let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
     guard.on_loss(|_| panic!("on purpose"));
     ask::<()>(&server, &["DEL", "x"]);
-    assert_eq!(told.recv_timeout(SOON), Ok(LossCause::Deleted));
+    assert_eq!(receiver.recv_timeout(SOON), Ok(LossCause::Deleted));
     assert!(fired() > 0);
 }

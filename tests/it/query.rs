@@ -30,12 +30,12 @@ fn lock_is_found_by_its_name_whatever_its_kind() {
     assert!(client.locks_named("g").unwrap_err().is_wrong_type());
     assert!(client.locks_named("").unwrap_err().is_config());
     // Not the whole, in which the leases' ends are: time passes between the two.
-    let told = |it: &Inspection| {
+    let outline = |it: &Inspection| {
         let owners = it.holders().iter().map(|holder| holder.owner().to_vec());
         (owners.collect::<Vec<_>>(), it.permits(), it.waiting())
     };
     let seen = client.locks_named("c").unwrap();
-    assert_eq!(told(seen[0].inspection()), told(&permits.inspect().unwrap()));
+    assert_eq!(outline(seen[0].inspection()), outline(&permits.inspect().unwrap()));
 }
 
 #[test]

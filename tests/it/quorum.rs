@@ -460,7 +460,7 @@ fn client_outrun_each_time_reports_contention_not_an_outage() {
     guard.release().unwrap();
     proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
     let over = AtomicBool::new(false);
-    let told = thread::scope(|scope| {
+    let outcomes = thread::scope(|scope| {
         scope.spawn(|| {
             let mut connections: Vec<_> = servers.iter().map(Server::connection).collect();
             while !over.load(Ordering::SeqCst) {
@@ -474,12 +474,12 @@ fn client_outrun_each_time_reports_contention_not_an_outage() {
             }
         });
         thread::sleep(ms(50));
-        let told = [lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(400))];
+        let outcomes = [lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(400))];
         over.store(true, Ordering::SeqCst);
-        told
+        outcomes
     });
-    for told in told {
-        assert!(told.unwrap().is_none());
+    for outcome in outcomes {
+        assert!(outcome.unwrap().is_none());
     }
     proxies.iter().for_each(Proxy::heal);
     lock.try_lock_for(crate::common::SOON).unwrap().expect("free").release().unwrap();

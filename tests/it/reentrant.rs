@@ -287,7 +287,7 @@ fn the_next_thread_of_the_process_shows_its_own_count() {
     let passed_on = (0..200).any(|_| {
         let outer = lock.lock().unwrap();
         let inner = lock.lock().unwrap();
-        let (send, told) = std::sync::mpsc::channel();
+        let (send, receiver) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         thread::scope(|scope| {
             let lock = lock.clone();
@@ -301,7 +301,7 @@ fn the_next_thread_of_the_process_shows_its_own_count() {
             let before = entry(&server, "x");
             drop(inner);
             drop(outer);
-            told.recv_timeout(SOON).unwrap();
+            receiver.recv_timeout(SOON).unwrap();
             let owner = entry(&server, "x").0;
             let passed_on = owner == before.0 && before.1 == "2";
             if passed_on {

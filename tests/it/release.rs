@@ -139,8 +139,8 @@ const ACTS: [&str; 4] = ["release", "check", "extend", "transaction"];
 #[track_caller]
 fn taken(server: &Server, guard: Guard, other: &[&str], act: &str) {
     takes(server, other);
-    let told = Arc::new(Shared::new(None));
-    let hears = Arc::clone(&told);
+    let cause = Arc::new(Shared::new(None));
+    let hears = Arc::clone(&cause);
     guard.on_loss(move |loss| *hears.lock().unwrap() = Some(loss.cause()));
     let outcome = match act {
         "check" => guard.check(),
@@ -151,8 +151,8 @@ fn taken(server: &Server, guard: Guard, other: &[&str], act: &str) {
     assert!(act == "release" || !guard.is_valid(), "{act}");
     let error = outcome.and_then(|()| guard.release()).unwrap_err();
     assert!(error.is_lost() && !exists(server, "y"), "{act}: {error}");
-    until("the callback ran", || told.lock().unwrap().is_some());
-    assert_eq!(*told.lock().unwrap(), Some(LossCause::Taken), "{act}");
+    until("the callback ran", || cause.lock().unwrap().is_some());
+    assert_eq!(*cause.lock().unwrap(), Some(LossCause::Taken), "{act}");
     assert!(exists(server, "x"), "{act}");
 }
 
@@ -381,9 +381,10 @@ fn a_release_right_after_the_grant_leaves_no_renewal_behind() {
 fn renewal_racing_the_release_makes_no_key() {
     let (server, proxy) = behind_proxy();
     let losses = Arc::new(AtomicUsize::new(0));
-    let told = Arc::clone(&losses);
+    let count = Arc::clone(&losses);
     let builder = LockClient::builder(proxy.url());
-    let client = builder.on_loss(move |_| _ = told.fetch_add(1, Ordering::SeqCst)).build().unwrap();
+    let client =
+        builder.on_loss(move |_| _ = count.fetch_add(1, Ordering::SeqCst)).build().unwrap();
     let lock = client.mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
     let renewal = proxy.add(Fault::request("x", Action::Hold).at(Operation::Renew));

@@ -25,9 +25,9 @@ fn listening(server: &Server) -> (LockClient, mpsc::Receiver<Loss>) {
 /// The hold is lost for this cause within this time, and the callback is told the same.
 fn is_lost(guard: &Guard, losses: &mpsc::Receiver<Loss>, limit: Duration, cause: LossCause) {
     within(limit, "the guard is invalid", || !guard.is_valid());
-    let told = losses.recv_timeout(SOON).expect("the callback is called");
+    let reported = losses.recv_timeout(SOON).expect("the callback is called");
     let loss = guard.loss().expect("a loss");
-    assert_eq!((loss.cause(), &told), (cause, &loss));
+    assert_eq!((loss.cause(), &reported), (cause, &loss));
     assert_eq!(loss.fencing_token(), guard.fencing_token());
     assert_eq!(guard.remaining(), Duration::ZERO);
     for error in [guard.check().unwrap_err(), guard.extend(ms(1_000)).unwrap_err()] {

@@ -274,12 +274,12 @@ fn fsynced(local: bool, replicas: u32) -> LockOptions {
 
 /// The lock is not had, the error says what to do, and nothing is left.
 #[track_caller]
-fn is_impossible(server: &Server, options: LockOptions, told: &str) {
+fn is_impossible(server: &Server, options: LockOptions, word: &str) {
     let lock = patient(server).mutex_with("x", options).unwrap();
     for _ in 0..2 {
         let error = lock.try_lock().unwrap_err();
         assert!(error.to_string().starts_with("lock \"x\": "), "{error}");
-        names(&error, ["min_fsyncs", "the ", told]);
+        names(&error, ["min_fsyncs", "the ", word]);
         assert!(!exists(server, "x"));
         assert!(!lock.is_held_by_current_thread());
     }

@@ -129,10 +129,10 @@ fn readers_behind_a_writer_come_in_by_one_script() {
     let first = lock.read().unwrap();
     let (sender, order) = mpsc::channel();
     let (release, released) = mpsc::channel();
-    let (writer, told) = (open(&server).rw_lock(NAME).unwrap(), sender.clone());
+    let (writer, acquired) = (open(&server).rw_lock(NAME).unwrap(), sender.clone());
     let writes = thread::spawn(move || {
         let guard = writer.write().unwrap();
-        told.send("write").unwrap();
+        acquired.send("write").unwrap();
         released.recv().unwrap();
         guard.release().unwrap();
     });
@@ -155,9 +155,9 @@ fn readers_behind_a_writer_come_in_by_one_script() {
     assert_eq!([(); READERS].map(|()| order.recv().unwrap()), ["read"; READERS]);
     reads.into_iter().for_each(|reads| reads.join().unwrap());
     // The readers' releases come after their grants.
-    let is_told = |line: &Line| line.text.contains("EVALSHA") || line.text.contains("\"g ");
+    let is_relevant = |line: &Line| line.text.contains("EVALSHA") || line.text.contains("\"g ");
     until("the server reports all", || monitor.lines("\"g ").len() >= READERS);
-    let lines: Vec<Line> = monitor.lines("").into_iter().filter(is_told).collect();
+    let lines: Vec<Line> = monitor.lines("").into_iter().filter(is_relevant).collect();
     let is_grant = |line: &Line| !line.text.contains("EVALSHA");
     let begin = lines.iter().position(is_grant).unwrap();
     let grants = lines[begin..].iter().take_while(|line| is_grant(line)).count();
@@ -276,12 +276,12 @@ fn upgrade_waits_for_readers_and_comes_before_a_writer() {
     let writer = open(&server).rw_lock(NAME).unwrap();
     let upgrader = here.clone();
     let (begin, begins) = mpsc::channel();
-    let told = sender.clone();
+    let acquired = sender.clone();
     let upgrades = thread::spawn(move || {
         let guard = upgrader.upgradable_read().unwrap();
         begin.send(guard.fencing_token()).unwrap();
         let guard = UpgradableReadGuard::upgrade(guard).unwrap();
-        told.send("upgrade").unwrap();
+        acquired.send("upgrade").unwrap();
         (guard.fencing_token(), guard.into_owned().unwrap())
     });
     let first = begins.recv().unwrap();

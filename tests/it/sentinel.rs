@@ -95,7 +95,7 @@ fn reset_sentinels_are_believed_after_a_while() {
 }
 
 /// What a sentinel tells, field by field.
-fn told(fields: &[&str]) -> String {
+fn reply(fields: &[&str]) -> String {
     let fields: Vec<String> =
         fields.iter().map(|field| format!("${}\r\n{field}\r\n", field.len())).collect();
     format!("*{}\r\n{}", fields.len(), fields.concat())
@@ -110,8 +110,8 @@ fn chosen_replica_is_used_once_its_role_is_master() {
     let port = |server: &Server| server.addr().port().to_string();
     let flags = "master,s_down,o_down,failover_in_progress";
     let master =
-        told(&["ip", "127.0.0.1", "port", &port(old), "flags", flags, "config-epoch", "0"]);
-    let replica = told(&["ip", "127.0.0.1", "port", &port(new), "flags", "slave,promoted"]);
+        reply(&["ip", "127.0.0.1", "port", &port(old), "flags", flags, "config-epoch", "0"]);
+    let replica = reply(&["ip", "127.0.0.1", "port", &port(new), "flags", "slave,promoted"]);
     let says = |pattern: &str, text: String| {
         proxy.add(Fault::reply(pattern, Action::Garbage(text.into())).sticky())
     };
@@ -184,9 +184,9 @@ fn fail_over_counted_early_is_believed_at_its_end() {
         proxy.add(Fault::reply(pattern, Action::Garbage(text.into())).sticky())
     };
     let master = |server: &Server, flags: &str| {
-        told(&["ip", "127.0.0.1", "port", &port(server), "flags", flags, "config-epoch", "1"])
+        reply(&["ip", "127.0.0.1", "port", &port(server), "flags", flags, "config-epoch", "1"])
     };
-    let replica = told(&["ip", "127.0.0.1", "port", &port(new), "flags", "slave,promoted"]);
+    let replica = reply(&["ip", "127.0.0.1", "port", &port(new), "flags", "slave,promoted"]);
     let down = "master,s_down,o_down,failover_in_progress";
     let before = says("config-epoch", master(&topology.servers[0], down));
     says("slave-priority", format!("*1\r\n{replica}"));

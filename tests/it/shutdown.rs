@@ -165,7 +165,7 @@ fn shutdown_reports_an_unanswered_attempt() {
 fn shutdown_calls_slow_callbacks() {
     let server = server();
     let client = open(&server);
-    let (sender, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let guard = client.mutex("x").unwrap().lock().unwrap();
     guard.on_loss(move |loss| {
         sender.send(loss.cause()).unwrap();
@@ -174,5 +174,5 @@ fn shutdown_calls_slow_callbacks() {
     let begin = Instant::now();
     client.shutdown(SOON).unwrap();
     assert!(begin.spent() < ms(3_000));
-    assert_eq!(told.recv_timeout(SOON), Ok(LossCause::ShutDown));
+    assert_eq!(receiver.recv_timeout(SOON), Ok(LossCause::ShutDown));
 }

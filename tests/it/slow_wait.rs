@@ -67,9 +67,9 @@ fn wait_of_twelve_seconds_logs_one_line_that_explains_it() {
         pass(&server, 9);
         assert_eq!(lines("slow"), [""; 0], "too soon");
         pass(&server, 3);
-        let mut told = lines("slow");
-        told.sort_unstable();
-        let [one, other] = &told[..] else { panic!("{told:#?}") };
+        let mut logged = lines("slow");
+        logged.sort_unstable();
+        let [one, other] = &logged[..] else { panic!("{logged:#?}") };
         let token = guard.fencing_token().to_string();
         for (line, place) in [(one, 1), (other, 2)] {
             let parts = [
@@ -112,9 +112,9 @@ fn slow_wait_for_a_thread_of_this_process_names_it() {
         pass(&server, 16);
         assert!(waiters.into_iter().all(|waiter| !waiter.join().unwrap()));
     });
-    let mut told = lines("same");
-    told.sort_unstable();
-    let [one, other] = &told[..] else { panic!("{told:#?}") };
+    let mut logged = lines("same");
+    logged.sort_unstable();
+    let [one, other] = &logged[..] else { panic!("{logged:#?}") };
     let token = guard.fencing_token();
     for (line, place) in [(one, 1), (other, 2)] {
         let parts = [
@@ -175,8 +175,8 @@ fn wait_for_a_permit_of_twelve_seconds_logs_one_line() {
             gpus.inspect().unwrap().waiting() == Some(1)
         });
         (0..20).for_each(|_| server.advance(SECOND));
-        let told = lines("slow-gpu");
-        let [line] = &told[..] else { panic!("{told:#?}") };
+        let logged = lines("slow-gpu");
+        let [line] = &logged[..] else { panic!("{logged:#?}") };
         let parts = ["at place 1 of the queue; held by farm, process ", "its lease ends in "];
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
         held.release().unwrap();

@@ -88,8 +88,8 @@ fn tokens_grow_after_a_restart_with_a_truncated_file() {
     // Held to the end, so that the lock itself is among what is lost, and passed on before.
     let passed = next(&lock);
     let last = lock.lock().unwrap();
-    let told = last.fencing_token();
-    assert!(first < passed && passed < told);
+    let lost = last.fencing_token();
+    assert!(first < passed && passed < lost);
     server.kill();
     let log = std::fs::OpenOptions::new().write(true).open(file()).unwrap();
     let whole = log.metadata().unwrap().len();
@@ -103,7 +103,7 @@ fn tokens_grow_after_a_restart_with_a_truncated_file() {
     assert!(stored <= first.get(), "{stored} is not what was before the cut");
     assert!(last.check().unwrap_err().is_lost());
     let after = next(&open(&server).mutex("x").unwrap());
-    assert!(after > told, "{after:?} after {told:?}");
+    assert!(after > lost, "{after:?} after {lost:?}");
 }
 
 /// The recipe of the guide, word for word.

@@ -218,8 +218,8 @@ fn server_without_hello_reveals_no_password() {
     let guard = one.reentrant("x").unwrap().lock().unwrap();
     let error = other.reentrant("x").unwrap().try_lock_for(SOON).unwrap_err();
     // Valkey 9 tells nobody what it does not know before it knows who asks.
-    let told = ["HELLO", "NOAUTH"].iter().any(|word| error.to_string().contains(word));
-    assert!(error.is_denied() && told, "{error:?}");
+    let names_reason = ["HELLO", "NOAUTH"].iter().any(|word| error.to_string().contains(word));
+    assert!(error.is_denied() && names_reason, "{error:?}");
     assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
     guard.release().unwrap();
 }

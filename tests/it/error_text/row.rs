@@ -22,23 +22,28 @@ pub(crate) struct Row {
 
 /// What a user did, what there is to do about it, and the error.
 pub(crate) fn row(did: &'static str, to_do: &'static str, error: Error) -> Row {
-    told(did, to_do, &error.to_string(), predicates(&error))
+    row_of_text(did, to_do, &error.to_string(), predicates(&error))
 }
 
 /// The same of an error of another process, which says its text and its predicates.
-pub(crate) fn told(did: &'static str, to_do: &'static str, text: &str, predicate: String) -> Row {
+pub(crate) fn row_of_text(
+    did: &'static str,
+    to_do: &'static str,
+    text: &str,
+    predicate: String,
+) -> Row {
     Row { did, to_do, text: general(text), predicate, is_skipped: false }
 }
 
 /// What a user did that is no error.
 pub(crate) fn fine(did: &'static str, why: &'static str) -> Row {
-    told(did, why, "(no error)", "–".to_owned())
+    row_of_text(did, why, "(no error)", "–".to_owned())
 }
 
 impl Row {
     /// A row that cannot be provoked here, whatever it says.
     pub(crate) fn skipped(did: &'static str) -> Row {
-        Row { is_skipped: true, ..told(did, "", "", String::new()) }
+        Row { is_skipped: true, ..row_of_text(did, "", "", String::new()) }
     }
 
     pub(crate) fn is_skipped(&self) -> bool {
@@ -75,8 +80,9 @@ pub(crate) fn predicates(error: &Error) -> String {
         ("is_not_fsynced", error.is_not_fsynced()),
         ("is_refused", error.is_refused()),
     ];
-    let told: Vec<&str> = all.into_iter().filter(|(_, told)| *told).map(|(name, _)| name).collect();
-    told.join(", ")
+    let names: Vec<&str> =
+        all.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect();
+    names.join(", ")
 }
 
 /// The text without what differs from run to run and from server to server: addresses, spans that were

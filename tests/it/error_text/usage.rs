@@ -9,7 +9,7 @@ use leasehold_support::child::{hear, role, tell};
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Child, Fault, Proxy, Server};
 
-use super::row::{Row, fine, predicates, row, told};
+use super::row::{Row, fine, predicates, row, row_of_text};
 use crate::common::{SOON, ask, fixed, ms, open, renewed, until};
 
 const NAME: &str = "orders:42";
@@ -230,7 +230,7 @@ fn paused() -> Row {
     let predicates = child.expect_line("predicates", SOON);
     next.check().unwrap();
     let did = "the process with a renewed lease is paused for longer than the lease";
-    told(did, "find out why, or use a longer lease", &text, predicates)
+    row_of_text(did, "find out why, or use a longer lease", &text, predicates)
 }
 
 /// What the child of this file runs; nothing in the process that people started.

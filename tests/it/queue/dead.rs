@@ -414,8 +414,8 @@ fn last_request_of_a_wait_promises_no_further_heartbeat() {
     };
     // The monitor may be a little behind.
     thread::sleep(ms(200));
-    let told: Vec<u64> =
+    let sent: Vec<u64> =
         monitor.lines("EVALSHA").iter().filter_map(|line| promised(&line.text)).collect();
-    assert!(told.len() > 1, "{told:?}");
-    assert!(told.iter().all(|micros| *micros <= 400_000), "{told:?}");
+    assert!(sent.len() > 1, "{sent:?}");
+    assert!(sent.iter().all(|micros| *micros <= 400_000), "{sent:?}");
 }

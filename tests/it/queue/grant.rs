@@ -21,9 +21,9 @@ fn a_fixed_lease_that_was_handed_over_is_whole() {
             let server = &server;
             let waiter = scope.spawn(move || {
                 let guard = lock.lock().unwrap();
-                let told = (guard.remaining(), pttl(server, "x"), pttl(server, "{x}:fence"));
+                let seen = (guard.remaining(), pttl(server, "x"), pttl(server, "{x}:fence"));
                 guard.release().unwrap();
-                told
+                seen
             });
             until_waiting(server, "x", 1);
             guard.release().unwrap();

@@ -53,7 +53,7 @@ impl Stage {
     }
 
     /// What the two have been told since they were last asked: the waiter at the replica first.
-    fn heard(&mut self) -> [Vec<Told>; 2] {
+    fn heard(&mut self) -> [Vec<Message>; 2] {
         [self.aside.heard(&self.master), self.next.heard(&self.master)]
     }
 }
@@ -68,7 +68,7 @@ fn channel(client: &str) -> String {
 
 /// A message to a waiter.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Message {
     Granted(u64),
     Retry,
 }
@@ -86,7 +86,7 @@ impl Ear {
         Ear { connection, channel }
     }
 
-    fn heard(&mut self, master: &Server) -> Vec<Told> {
+    fn heard(&mut self, master: &Server) -> Vec<Message> {
         ask::<()>(master, &["PUBLISH", &self.channel, "the end"]);
         let mut heard = Vec::new();
         loop {
@@ -97,8 +97,8 @@ impl Ear {
             let payload = String::from_redis_value(parts[2].clone()).expect("text");
             let words: Vec<&str> = payload.split(' ').collect();
             heard.push(match words[0] {
-                "g" => Told::Granted(words[2].parse().expect("a token")),
-                "r" => Told::Retry,
+                "g" => Message::Granted(words[2].parse().expect("a token")),
+                "r" => Message::Retry,
                 "w" => continue,
                 _ => return heard,
             });
@@ -118,7 +118,7 @@ fn uncounted_grant_is_kept_where_numsub_is_denied() {
     stage.release(HOLDER);
     assert_eq!(stage.owner(), attempt(ASIDE), "what was granted is another's");
     let [aside, next] = stage.heard();
-    let [Told::Granted(first)] = aside[..] else { panic!("{aside:?}") };
+    let [Message::Granted(first)] = aside[..] else { panic!("{aside:?}") };
     assert_eq!(next, []);
     assert_eq!(ask::<u64>(&stage.master, &["GET", "{x}:fence"]), first, "a token of nobody's");
 
@@ -126,7 +126,7 @@ fn uncounted_grant_is_kept_where_numsub_is_denied() {
     assert_eq!(stage.owner(), attempt(NEXT));
     let [aside, next] = stage.heard();
     assert_eq!(aside, []);
-    assert!(matches!(next[..], [Told::Granted(second)] if second > first), "{first}, {next:?}");
+    assert!(matches!(next[..], [Message::Granted(second)] if second > first), "{first}, {next:?}");
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn uncounted_waiter_is_skipped_before_any_grant() {
     stage.release(HOLDER);
     assert_eq!(stage.owner(), attempt(NEXT));
     let [aside, next] = stage.heard();
-    assert_eq!(aside, [Told::Retry]);
-    let [Told::Granted(first)] = next[..] else { panic!("{next:?}") };
+    assert_eq!(aside, [Message::Retry]);
+    let [Message::Granted(first)] = next[..] else { panic!("{next:?}") };
     assert_eq!(ask::<u64>(&stage.master, &["GET", "{x}:fence"]), first, "a token of nobody's");
 
     // It asks, as it is told to, and has its place again.
@@ -150,7 +150,7 @@ fn uncounted_waiter_is_skipped_before_any_grant() {
     // Where nobody else waits, the lock is free, and it is told to ask again.
     stage.release(NEXT);
     assert!(!exists(&stage.master, "x"), "{} has it", stage.owner());
-    assert_eq!(stage.heard(), [vec![Told::Retry], vec![]]);
+    assert_eq!(stage.heard(), [vec![Message::Retry], vec![]]);
     no_key_is_immortal(&stage.master);
     assert_eq!(stage.bare.join_as(&attempt(ASIDE), "beat"), 1);
     assert_eq!(stage.owner(), attempt(ASIDE));

@@ -11,7 +11,7 @@ use super::take;
 use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
 
 /// What a permit's own callback is told.
-fn told(permit: &Permit) -> mpsc::Receiver<Loss> {
+fn losses_of(permit: &Permit) -> mpsc::Receiver<Loss> {
     let (sender, losses) = mpsc::channel();
     permit.on_loss(move |loss| drop(sender.send(loss.clone())));
     losses
@@ -49,7 +49,7 @@ fn deleted_key_loses_all_permits_and_tells_each() {
     let gpus = client.semaphore_with("gpu", 2, renewed(2_400)).unwrap();
     for end in ends {
         let permits = take(&gpus, 2);
-        let own: Vec<_> = permits.iter().map(told).collect();
+        let own: Vec<_> = permits.iter().map(losses_of).collect();
         end(&server);
         for (own, permit) in own.into_iter().zip(permits) {
             let loss = own.recv_timeout(SOON).unwrap();

@@ -121,14 +121,17 @@ fn no_two_holds_overlap_and_tokens_grow_under_random_faults() {
     holds.sort_by_key(|hold| hold.from);
     let overlaps = holds.windows(2).filter(|pair| pair[0].to > pair[1].from).count();
     let inversions = holds.windows(2).filter(|pair| pair[0].token >= pair[1].token).count();
-    let told =
+    let summary =
         format!("{} holds, {faults:?}, {overlaps} overlaps, {inversions} inversions", holds.len());
-    assert!(overlaps == 0 && inversions == 0, "{told}");
-    assert!(holds.len() > 100, "{told}");
-    assert!(faults.0.iter().map(|count| count.load(Ordering::SeqCst)).sum::<u64>() > 5, "{told}");
+    assert!(overlaps == 0 && inversions == 0, "{summary}");
+    assert!(holds.len() > 100, "{summary}");
+    assert!(
+        faults.0.iter().map(|count| count.load(Ordering::SeqCst)).sum::<u64>() > 5,
+        "{summary}"
+    );
     if seconds > ms(8_000) {
         use std::io::Write;
-        writeln!(std::io::stdout(), "{told}").unwrap();
+        writeln!(std::io::stdout(), "{summary}").unwrap();
     }
     until("nothing is left", || servers.iter().all(|server| !common::exists(server, "x")));
 }

@@ -73,13 +73,13 @@ fn is_recent(program: &Path) -> bool {
 }
 
 fn version_of(program: &Path) -> Option<(u32, u32)> {
-    let told = Command::new(program).arg("--version").output().ok()?;
-    version(&String::from_utf8_lossy(&told.stdout))
+    let output = Command::new(program).arg("--version").output().ok()?;
+    version(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// From `Redis server v=7.0.15 sha=…`.
-fn version(told: &str) -> Option<(u32, u32)> {
-    let mut parts = told.split_once(" v=")?.1.split('.');
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split_once(" v=")?.1.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 

@@ -270,9 +270,9 @@ fn collect(
             let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = writeln!(output, "{line}");
             drop(output);
-            if let (Some(lines), Some(told)) = (&lines, line.strip_prefix(MARK)) {
+            if let (Some(lines), Some(text)) = (&lines, line.strip_prefix(MARK)) {
                 // No one listens any more: go on reading, or the child would block.
-                let _ = lines.send(told.to_owned());
+                let _ = lines.send(text.to_owned());
             }
         }
     })

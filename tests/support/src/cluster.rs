@@ -115,20 +115,20 @@ impl Cluster {
     fn agree(&self, replicas: usize) -> io::Result<()> {
         let count = self.nodes.len();
         for node in &self.nodes {
-            let told = |command: &[&str]| tell::<String>(node, command).unwrap_or_default();
-            let all = || told(&["CLUSTER", "NODES"]);
+            let reply = |command: &[&str]| tell::<String>(node, command).unwrap_or_default();
+            let all = || reply(&["CLUSTER", "NODES"]);
             wait(all, || {
                 let nodes = all();
                 let known = |word: &str| nodes.lines().filter(|line| line.contains(word)).count();
                 known(" connected") == count
                     && known("slave") == self.masters * replicas
                     && known("handshake") + known("fail") == 0
-                    && told(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+                    && reply(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
             })?;
         }
         for replica in &self.nodes[self.masters..] {
-            let told = || tell::<String>(replica, &["INFO", "replication"]).unwrap_or_default();
-            wait(told, || told().contains("master_link_status:up"))?;
+            let reply = || tell::<String>(replica, &["INFO", "replication"]).unwrap_or_default();
+            wait(reply, || reply().contains("master_link_status:up"))?;
         }
         Ok(())
     }
@@ -233,8 +233,8 @@ impl Cluster {
     /// believe the source.
     fn catch_up(&self, node: usize) {
         let epoch = |node: usize, name: &str| {
-            let told = tell::<String>(&self.nodes[node], &["CLUSTER", "INFO"]).unwrap_or_default();
-            let value = told.lines().find_map(|line| line.strip_prefix(name));
+            let info = tell::<String>(&self.nodes[node], &["CLUSTER", "INFO"]).unwrap_or_default();
+            let value = info.lines().find_map(|line| line.strip_prefix(name));
             value.and_then(|value| value.trim_start_matches(':').parse::<u64>().ok())
         };
         let newest = (0..self.nodes.len()).filter_map(|node| epoch(node, "cluster_my_epoch")).max();

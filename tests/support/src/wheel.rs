@@ -112,9 +112,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
 /// Cargo's target folder: from the environment, or above the running program, or the workspace's
 /// own.
 fn target() -> io::Result<PathBuf> {
-    let told = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    if let Some(told) = told.filter(|path| path.is_absolute()) {
-        return Ok(told);
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    if let Some(folder) = folder.filter(|path| path.is_absolute()) {
+        return Ok(folder);
     }
     let program = std::env::current_exe()?;
     let above = program.ancestors().skip(1).find(|folder| {

@@ -36,9 +36,9 @@ fn skipped_test_is_reported_although_it_passes() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.starts_with("SKIPPED: role_that_needs_a_later_server: "), "{output:?}");
-        assert!(told.contains("older than 7.2"), "{told}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.starts_with("SKIPPED: role_that_needs_a_later_server: "), "{output:?}");
+        assert!(text.contains("older than 7.2"), "{text}");
     }
     assert_eq!(
         fs::read_to_string(&list)

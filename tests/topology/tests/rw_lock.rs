@@ -187,12 +187,12 @@ fn downgrade_lets_readers_in_and_keeps_writers_out<T: Single>(scene: &Scene<'_, 
 fn upgrade_goes_before_a_waiting_writer<T: Single>(scene: &Scene<'_, T>) {
     let [here, there, third] = [(); 3].map(|()| lock(scene));
     let reader = there.read().unwrap();
-    let ((told, has), (go, goes)) = (mpsc::channel(), mpsc::channel());
+    let ((acquired, has), (go, goes)) = (mpsc::channel(), mpsc::channel());
     thread::scope(|scope| {
         let here = &here;
         let upgrades = scope.spawn(move || {
             let guard = here.upgradable_read().unwrap();
-            told.send(guard.fencing_token()).unwrap();
+            acquired.send(guard.fencing_token()).unwrap();
             goes.recv().unwrap();
             let writer = UpgradableReadGuard::upgrade(guard).unwrap();
             let token = writer.fencing_token();

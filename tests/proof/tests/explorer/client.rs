@@ -243,7 +243,7 @@ impl Client {
                 self.is_out(number, place);
                 self.after_leaving(anew, place);
             }
-            (_, _, Reply::Ownership(ownership)) => self.told(line, ownership, place),
+            (_, _, Reply::Ownership(ownership)) => self.on_ownership(line, ownership, place),
             _ => {}
         }
     }

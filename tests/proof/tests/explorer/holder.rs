@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// The reply to a release, a renewal, an extension or a request of the worker.
-    pub(crate) fn told(&mut self, line: Line, ownership: Ownership, place: &mut Place<'_>) {
+    pub(crate) fn on_ownership(&mut self, line: Line, ownership: Ownership, place: &mut Place<'_>) {
         match line {
             Line::Thread => self.released(ownership, place),
             Line::Renewal | Line::Extension => self.lengthened(line, ownership, place),

@@ -208,11 +208,11 @@ impl Pair {
         let heartbeat = self.choose(&[1_000, 1_000, -500]);
         let setting = Setting { heartbeat, ..self.setting };
         let Pair { real, store, scripts: [shipped, planted], .. } = self;
-        let told = shipped.command(&request, &setting, |words| ask(real, words));
+        let reply = shipped.command(&request, &setting, |words| ask(real, words));
         let (played, effects) = planted
             .command(&request, &setting, |words| store.run(micros(), |run| call(run, words)));
-        self.history.push(format!("{request:?}, heartbeat {heartbeat}: {told:?}"));
-        self.agree(&told, played.map_err(|error| error.text().to_owned()))?;
+        self.history.push(format!("{request:?}, heartbeat {heartbeat}: {reply:?}"));
+        self.agree(&reply, played.map_err(|error| error.text().to_owned()))?;
         let published = effects.published.into_iter();
         let published = published
             .map(|it| Value::Array([it.channel, it.payload].map(Value::BulkString).into()));
@@ -237,11 +237,11 @@ impl Pair {
     }
 
     fn compare(&mut self, words: &[Vec<u8>]) -> Result<(), String> {
-        let told = ask(&mut self.real, words);
+        let reply = ask(&mut self.real, words);
         let (played, _) = self.store.run(micros(), |run| call(run, words));
         let shown: Vec<String> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
-        self.history.push(format!("{}: {told:?}", shown.join(" ")));
-        self.agree(&told, played.map_err(|error| error.text().to_owned()))
+        self.history.push(format!("{}: {reply:?}", shown.join(" ")));
+        self.agree(&reply, played.map_err(|error| error.text().to_owned()))
     }
 
     /// A key has the same type, end and content.
@@ -257,15 +257,15 @@ impl Pair {
         Ok(())
     }
 
-    fn agree(&self, told: &Value, played: Result<Value, String>) -> Result<(), String> {
+    fn agree(&self, reply: &Value, played: Result<Value, String>) -> Result<(), String> {
         let played = played.map(coded).unwrap_or_else(|text| {
             Value::SimpleString(format!("-{}", text.split(' ').next().unwrap_or_default()))
         });
-        if is_close(told, &played) {
+        if is_close(reply, &played) {
             return Ok(());
         }
         let recent = &self.history[self.history.len().saturating_sub(16)..];
-        Err(format!("on the server {told:?}, on the store {played:?}, after {recent:#?}"))
+        Err(format!("on the server {reply:?}, on the store {played:?}, after {recent:#?}"))
     }
 }
 

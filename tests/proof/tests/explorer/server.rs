@@ -197,10 +197,10 @@ impl Machine {
         let after = self.state(store, epoch, now);
         let new = after.content.owner().filter(|owner| before.content.owner() != Some(*owner));
         let granted = new.and_then(|owner| {
-            let told = granted_to(owner, &request, reply, &published);
+            let token = granted_to(owner, &request, reply, &published);
             // Without a message, the next to ask learns the written grant. No renewal may grant.
             let written = after.content.fence.filter(|_| !matches!(request, Request::Renew { .. }));
-            Some((owner, told.or(written.map(|fence| fence.token))?))
+            Some((owner, token.or(written.map(|fence| fence.token))?))
         });
         published.retain(|(client, _)| before.content.reaches(*client));
         (after, reply, Rc::new(Effect { published, granted }))

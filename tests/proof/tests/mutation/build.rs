@@ -51,8 +51,8 @@ impl Build {
         }
         let output = cargo.output().expect("cargo runs");
         assert!(output.status.success(), "the library with its planted bugs cannot be built");
-        let told = String::from_utf8_lossy(&output.stdout);
-        let programs = told.lines().filter_map(|line| {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let programs = text.lines().filter_map(|line| {
             let path = line.split("\"executable\":\"").nth(1)?.split('"').next()?;
             let path = PathBuf::from(path);
             let (name, _) = path.file_name()?.to_str()?.rsplit_once('-')?;

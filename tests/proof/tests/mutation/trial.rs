@@ -43,8 +43,8 @@ impl Trial {
         // Left by an earlier run.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
-        let (told, note) = (folder.join("output"), folder.join("note"));
-        let output = File::create(&told).expect("a file");
+        let (path, note) = (folder.join("output"), folder.join("note"));
+        let output = File::create(&path).expect("a file");
         let mut command = Command::new(program);
         command
             .current_dir(&build.tree)
@@ -71,30 +71,30 @@ impl Trial {
             sleep(POLL);
         };
         let took = begin.elapsed();
-        let told = String::from_utf8_lossy(&fs::read(told).expect("a file")).into_owned();
+        let text = String::from_utf8_lossy(&fs::read(path).expect("a file")).into_owned();
         let came = self.mutation.is_none() || note.exists();
         match status {
-            Some(status) if status.success() && !told.contains("1 passed") => End::Missing,
-            Some(status) if status.success() && skipped(&told).is_some() => {
-                End::Skipped(skipped(&told).unwrap_or_default())
+            Some(status) if status.success() && !text.contains("1 passed") => End::Missing,
+            Some(status) if status.success() && skipped(&text).is_some() => {
+                End::Skipped(skipped(&text).unwrap_or_default())
             }
             Some(status) if status.success() => End::Passed(took),
-            _ if !came => End::Unrelated(reason(&told)),
-            Some(_) => End::Failed(took, reason(&told)),
+            _ if !came => End::Unrelated(reason(&text)),
+            Some(_) => End::Failed(took, reason(&text)),
             None => End::Hung,
         }
     }
 }
 
 /// Why the checker did not run.
-fn skipped(told: &str) -> Option<String> {
-    let line = told.lines().find_map(|line| line.split_once("SKIPPED: "))?;
+fn skipped(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.split_once("SKIPPED: "))?;
     Some(line.1.to_owned())
 }
 
 /// The first line of a panic.
-fn reason(told: &str) -> String {
-    let mut lines = told.lines().skip_while(|line| !line.contains("panicked at"));
+fn reason(text: &str) -> String {
+    let mut lines = text.lines().skip_while(|line| !line.contains("panicked at"));
     let first = lines.nth(1).unwrap_or("it ended without a word").trim();
     first.chars().take(72).collect()
 }

@@ -61,8 +61,8 @@ fn stopped_at_hold(trial: &Trial) {
 fn forked_at_hold(trial: &Trial) {
     let mut holder = child(trial, "forker");
     holder.expect_line("held", SOON);
-    let told = holder.expect_line("fork", SOON);
-    let (pid, answers) = told.split_once(' ').expect("a number and what it was told");
+    let line = holder.expect_line("fork", SOON);
+    let (pid, answers) = line.split_once(' ').expect("a number and what it was told");
     assert_eq!(answers, "[true, true, true]");
     let another = u64::from(pid.parse::<u32>().unwrap() != holder.pid());
     trial.witnessed(1, another, "the fork's number");
@@ -228,7 +228,7 @@ fn forgotten_at_hold(trial: &Trial) {
     let rival = trial.rival();
     let begin = Instant::now();
     thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, acquired) = std::sync::mpsc::channel();
         let (over, wait) = std::sync::mpsc::channel::<()>();
         let holder = scope.spawn(move || {
             let guard = lock.lock().unwrap();
@@ -239,7 +239,7 @@ fn forgotten_at_hold(trial: &Trial) {
             let _ = wait.recv();
             (guard.is_valid(), guard.loss().map(|loss| loss.cause()))
         });
-        told.recv().unwrap();
+        acquired.recv().unwrap();
         let next = rival.try_lock_for(SOON).unwrap().expect("free");
         let took = begin.spent();
         trial.granted(&next);
@@ -288,8 +288,9 @@ fn exhausted_at_acquire(trial: &Trial) {
         }
         let last = holder.join().unwrap().expect("an error");
         // A connection that is made in the place of a stuck one may take longer than `max_wait`.
-        let told = last.is_unknown_outcome() || last.is_pool_exhausted() || last.is_unreachable();
-        assert!(told, "{last:?}");
+        let is_expected =
+            last.is_unknown_outcome() || last.is_pool_exhausted() || last.is_unreachable();
+        assert!(is_expected, "{last:?}");
         assert!(exhausted > 0, "the pool never ran out; {last:?}");
     });
     // All of that may have taken less.

@@ -43,7 +43,7 @@ fn lock(cluster: &Cluster, name: &str) -> leasehold::Mutex {
 }
 
 /// How often all nodes have answered with one of these errors.
-fn told(cluster: &Cluster, codes: &[&str]) -> u64 {
+fn error_count(cluster: &Cluster, codes: &[&str]) -> u64 {
     let of = |node: &Server| codes.iter().map(|code| node.error_count(code)).sum::<u64>();
     cluster.masters().iter().map(of).sum()
 }
@@ -63,7 +63,7 @@ fn moved_at_hold(trial: &Trial) {
     let (lock, rival) = (lock(&cluster, &name), lock(&cluster, &name));
     let guard = lock.lock().unwrap();
     trial.minted(&guard);
-    let before = told(&cluster, &["MOVED"]);
+    let before = error_count(&cluster, &["MOVED"]);
     cluster.migrate(cluster.slot(&name), 0, 1);
     let begin = Instant::now();
     while begin.elapsed() < ms(LEASE + 200) {
@@ -78,7 +78,7 @@ fn moved_at_hold(trial: &Trial) {
     assert!(exists(&cluster.nodes()[1], &name));
     guard.check().unwrap();
     trial.timed(COMMAND, || guard.release()).unwrap();
-    trial.witnessed(1, told(&cluster, &["MOVED"]) - before, "errorstat_MOVED");
+    trial.witnessed(1, error_count(&cluster, &["MOVED"]) - before, "errorstat_MOVED");
     let next = rival.try_lock_for(SOON).unwrap().expect("free");
     trial.minted(&next);
     next.release().unwrap();
@@ -93,7 +93,7 @@ fn moved_at_wait(trial: &Trial) {
     let (holder, waiter) = (lock(&cluster, &name), lock(&cluster, &name));
     let held = holder.lock().unwrap();
     trial.minted(&held);
-    let before = told(&cluster, &["MOVED"]);
+    let before = error_count(&cluster, &["MOVED"]);
     let queue = format!("{{{name}}}:queue");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -111,7 +111,7 @@ fn moved_at_wait(trial: &Trial) {
         // A heartbeat at the most.
         assert!(took < ms(1_300) + SLACK, "{took:?}");
     });
-    trial.witnessed(1, told(&cluster, &["MOVED"]) - before, "errorstat_MOVED");
+    trial.witnessed(1, error_count(&cluster, &["MOVED"]) - before, "errorstat_MOVED");
     cluster.migrate(cluster.slot(&name), 2, 0);
     is_clean(&cluster, &name);
 }
@@ -124,7 +124,7 @@ fn moving_at_acquire(trial: &Trial) {
     let slot = cluster.slot(&name);
     let lock = lock(&cluster, &name);
     let token = lock.lock().unwrap().fencing_token();
-    let before = told(&cluster, &["ASK", "TRYAGAIN"]);
+    let before = error_count(&cluster, &["ASK", "TRYAGAIN"]);
     cluster.open(slot, 0, 1);
     while cluster.carry(slot, 0, 1, 100) > 0 {}
     let error = trial.timed(COMMAND * 2, || lock.try_lock()).unwrap_err();
@@ -145,7 +145,11 @@ fn moving_at_acquire(trial: &Trial) {
         let took = waiter.join().unwrap().saturating_duration_since(closed);
         assert!(took < ms(500) + SLACK, "{took:?}");
     });
-    trial.witnessed(1, told(&cluster, &["ASK", "TRYAGAIN"]) - before, "errorstat_ASK, _TRYAGAIN");
+    trial.witnessed(
+        1,
+        error_count(&cluster, &["ASK", "TRYAGAIN"]) - before,
+        "errorstat_ASK, _TRYAGAIN",
+    );
     cluster.migrate(slot, 1, 0);
     is_clean(&cluster, &name);
 }
@@ -156,7 +160,7 @@ fn storm_at_all(trial: &Trial) {
     let cluster = cluster();
     let name = cluster.name_at(0, "storm");
     let slot = cluster.slot(&name);
-    let before = told(&cluster, &["MOVED"]);
+    let before = error_count(&cluster, &["MOVED"]);
     let locks = [lock(&cluster, &name), lock(&cluster, &name)];
     // A token is noted while its lock is held, so that notes are in the order of the holds.
     let count = std::sync::atomic::AtomicU64::new(0);
@@ -181,7 +185,7 @@ fn storm_at_all(trial: &Trial) {
             cluster.migrate(slot, round % 3, (round + 1) % 3);
         }
     });
-    let moved = told(&cluster, &["MOVED"]) - before;
+    let moved = error_count(&cluster, &["MOVED"]) - before;
     trial.witnessed(ROUNDS as u64, moved, "errorstat_MOVED");
     is_clean(&cluster, &name);
 }

@@ -217,9 +217,9 @@ fn sentinel_lies_at_connect(trial: &Trial) {
         );
     }
     // The thread that follows the master polls all the time.
-    let (told, altered) = (lies.fired(), || proxies[0].tally_all(Direction::Reply).altered);
-    until("the journal has all of them", || altered() >= told);
-    trial.witnessed(told, altered(), "the proxy's journal");
+    let (injected, altered) = (lies.fired(), || proxies[0].tally_all(Direction::Reply).altered);
+    until("the journal has all of them", || altered() >= injected);
+    trial.witnessed(injected, altered(), "the proxy's journal");
     // Not even tried: it would have refused, and counted that.
     assert_eq!(ask::<String>(replica, &["INFO", "errorstats"]).len(), before);
     lies.remove();

@@ -37,8 +37,8 @@ kinds! {
 /// The key is not the holder's any more: the loss is reported within one renewal tick, after the
 /// guard is invalid, and the present key is not touched.
 fn loss_found(trial: &Trial, cause: LossCause, happens: impl FnOnce()) {
-    let told = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&told);
+    let reported = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&reported);
     let client = trial.builder().on_loss(move |loss| {
         counted.store(loss.fencing_token().get(), Ordering::SeqCst);
     });
@@ -50,7 +50,7 @@ fn loss_found(trial: &Trial, cause: LossCause, happens: impl FnOnce()) {
     let begin = Instant::now();
     until("it is found", || !guard.is_valid());
     assert!(begin.spent() < ms(LEASE / 3) + COMMAND + SLACK, "{:?}", begin.spent());
-    until("it is told", || told.load(Ordering::SeqCst) == guard.fencing_token().get());
+    until("it is told", || reported.load(Ordering::SeqCst) == guard.fencing_token().get());
     assert_eq!(guard.loss().expect("a loss").cause(), cause);
     let there: Option<String> = ask(&trial.server, &["GET", KEY]);
     assert!(trial.timed(COMMAND, || guard.release()).unwrap_err().is_lost());

@@ -103,8 +103,8 @@ fn judge(measured: &Measured, lag: Duration) -> Result<(), String> {
 }
 
 fn text(panic: &(dyn std::any::Any + Send)) -> String {
-    let told = panic.downcast_ref::<String>().map(String::as_str);
-    told.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
 /// The kinds of a file, each with its oracle and a test of the oracle's name. `= of(with)` makes

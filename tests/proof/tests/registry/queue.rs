@@ -20,19 +20,19 @@ kinds! {
         = keeps_its_place(&AtOperation::request("request-cut", Operation::Beat, Action::Cut));
     reply_lost_at_beat "reply-lost@beat" "A,L"
         = keeps_its_place(&AtOperation::request("reply-lost", Operation::Beat, Action::LoseReply));
-    dropped_at_message "dropped@message" "L" = hand_over(&message("dropped", Action::Drop), UNTOLD);
+    dropped_at_message "dropped@message" "L" = hand_over(&message("dropped", Action::Drop), WITHOUT_MESSAGE);
     doubled_at_message "doubled@message" "S,L"
         = hand_over(&message("doubled", Action::Twice), ms(0));
     late_at_message "late@message" "S,L"
         = hand_over(&message("late", Action::Delay(ms(200))), ms(200));
     swapped_at_message "swapped@message" "S,L";
     garbage_at_message "garbage@message" "L"
-        = hand_over(&message("garbage", Action::Garbage(b"?!\r\n".to_vec())), UNTOLD);
-    cut_at_message "cut@message" "L" = hand_over(&message("cut", Action::Cut), UNTOLD);
+        = hand_over(&message("garbage", Action::Garbage(b"?!\r\n".to_vec())), WITHOUT_MESSAGE);
+    cut_at_message "cut@message" "L" = hand_over(&message("cut", Action::Cut), WITHOUT_MESSAGE);
     half_open_at_wait "half-open@wait" "L";
     // The connection for wake-ups is closed, and comes back.
     subscribers_killed_at_wait "subscribers-killed@wait" "L"
-        = hand_over(&ClientsKilled { which: "pubsub" }, UNTOLD);
+        = hand_over(&ClientsKilled { which: "pubsub" }, WITHOUT_MESSAGE);
     cut_at_subscribe "request-cut@subscribe" "L";
     silent_at_subscribe "silent@subscribe" "L";
     reply_lost_at_hand_over "reply-lost@hand-over" "A,S,L";
@@ -42,7 +42,7 @@ kinds! {
 }
 
 /// How soon a waiter gets the lock without a message.
-const UNTOLD: Duration = ms(1_000 + 300);
+const WITHOUT_MESSAGE: Duration = ms(1_000 + 300);
 
 fn message(name: &'static str, action: Action) -> AtOperation {
     AtOperation::reply(name, Operation::Message, action).containing("\r\ng ")
@@ -95,7 +95,7 @@ fn swapped_at_message(trial: &Trial) {
 /// is wanted neither.
 fn half_open_at_wait(trial: &Trial) {
     let silent = AtOperation::reply("half-open", Operation::Message, Action::Drop).sticky();
-    hand_over(trial, &silent, UNTOLD);
+    hand_over(trial, &silent, WITHOUT_MESSAGE);
 }
 
 /// No client can subscribe: none joins without a subscription (rule 12), and yet each gets the
@@ -113,7 +113,7 @@ fn unheard(trial: &Trial, injector: &dyn Injector) {
         held.release().unwrap();
         let released = Instant::now();
         let took = waiter.join().unwrap().spent_since(released);
-        assert!(took < UNTOLD + SLACK, "{took:?}");
+        assert!(took < WITHOUT_MESSAGE + SLACK, "{took:?}");
     });
     drop(active);
     trial.given_back();
@@ -147,7 +147,7 @@ fn keeps_its_place(trial: &Trial, injector: &dyn Injector) {
         let begin = Instant::now();
         held.release().unwrap();
         let took = waiter.join().unwrap().spent_since(begin);
-        assert!(took < UNTOLD + SLACK, "{took:?}");
+        assert!(took < WITHOUT_MESSAGE + SLACK, "{took:?}");
     });
     trial.given_back();
 }
@@ -220,7 +220,7 @@ fn dropped_at_notify(trial: &Trial) {
         let begin = Instant::now();
         held.release().unwrap();
         let took = waiter.join().unwrap().spent_since(begin);
-        assert!(took < UNTOLD + SLACK, "{took:?}");
+        assert!(took < WITHOUT_MESSAGE + SLACK, "{took:?}");
     });
     trial.prove(&active);
     trial.given_back();

@@ -217,8 +217,9 @@ fn most_for(several: &Several<'_>, lock: &leasehold::Mutex, active: Vec<Active<'
     let trial = several.trial;
     for _ in 0..2 {
         let error = trial.timed(NODE * 2, || lock.try_lock().map(drop)).unwrap_err();
-        let told = error.is_unreachable() || error.is_unknown_outcome() || error.is_refused();
-        assert!(told, "{error:?}");
+        let is_expected =
+            error.is_unreachable() || error.is_unknown_outcome() || error.is_refused();
+        assert!(is_expected, "{error:?}");
         until("nothing is left", || !exists(&trial.server, KEY));
     }
     thread::scope(|scope| {

@@ -130,7 +130,7 @@ fn wait_in_queue() {
     guard.release().unwrap();
 }
 
-fn is_told(error: &Error) -> bool {
+fn is_expected(error: &Error) -> bool {
     error.is_unknown_outcome() || error.is_unreachable()
 }
 
@@ -150,11 +150,11 @@ fn work() {
                 last = token;
                 match guard.release() {
                     Ok(()) => done += 1,
-                    Err(error) => assert!(is_told(&error) || error.is_lost(), "{error:?}"),
+                    Err(error) => assert!(is_expected(&error) || error.is_lost(), "{error:?}"),
                 }
             }
             Ok(None) => {}
-            Err(error) => assert!(is_told(&error), "{error:?}"),
+            Err(error) => assert!(is_expected(&error), "{error:?}"),
         }
     }
     tell(&format!("done {done}"));

@@ -28,11 +28,11 @@ kinds! {
         = joined(&at("reply-lost", Operation::Acquire, Action::LoseReply).containing("join"));
     reply_lost_at_permit_beat "reply-lost@permit-beat" "A,L"
         = joined(&at("reply-lost", Operation::Beat, Action::LoseReply));
-    dropped_at_permit_message "dropped@permit-message" "L" = told(&message("dropped", Action::Drop));
+    dropped_at_permit_message "dropped@permit-message" "L" = granted_by_message(&message("dropped", Action::Drop));
     doubled_at_permit_message "doubled@permit-message" "S,L"
-        = told(&message("doubled", Action::Twice));
+        = granted_by_message(&message("doubled", Action::Twice));
     late_at_permit_message "late@permit-message" "S,L"
-        = told(&message("late", Action::Delay(ms(200))));
+        = granted_by_message(&message("late", Action::Delay(ms(200))));
     request_cut_at_permit_release "request-cut@permit-release" "A,S"
         = released_once(&at("request-cut", Operation::Release, Action::Cut));
     reply_lost_at_permit_release "reply-lost@permit-release" "A,S"
@@ -168,7 +168,7 @@ fn joined(trial: &Trial, injector: &dyn Injector) {
 }
 
 /// The message of a grant is lost, late or doubled.
-fn told(trial: &Trial, injector: &dyn Injector) {
+fn granted_by_message(trial: &Trial, injector: &dyn Injector) {
     let (gpus, rival) = (gpus(trial), rival(trial));
     let held = rival.acquire_many(LIMIT).unwrap();
     let active = trial.inject(injector);

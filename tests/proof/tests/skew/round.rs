@@ -195,14 +195,14 @@ impl Asking<'_> {
         let (begin, mut came) = (Instant::now(), false);
         let is_awaited = form != Form::Renewed;
         loop {
-            let told = kind.take(rival, &name, Form::Fixed.options(lease));
+            let outcome = kind.take(rival, &name, Form::Fixed.options(lease));
             // Read after the grant: a slow machine makes it less.
             let left = watch.remaining();
-            if let Ok(Some(_held)) = told {
+            if let Ok(Some(_held)) = outcome {
                 waited_for.fetch_sub(usize::from(is_awaited), Ordering::SeqCst);
                 return Seen { kind, form, both: Some(left.saturating_sub(skipped)), came };
             }
-            came |= told.is_ok() && !left.is_zero();
+            came |= outcome.is_ok() && !left.is_zero();
             let is_over = !is_awaited && waited_for.load(Ordering::SeqCst) == 0;
             if is_over || begin.elapsed() > SOON {
                 return Seen { kind, form, both: None, came };

@@ -19,12 +19,12 @@ pub(crate) fn downgrade_lets_the_readers_at_the_head_in() {
             lab.change(writer(0), 1, Become::Upgradable),
             Reply::Changed { token: 0, waiters: 2 }
         );
-        assert_eq!(lab.told(), [(1, 1)], "there is one upgradable reader");
+        assert_eq!(lab.granted(), [(1, 1)], "there is one upgradable reader");
         assert_eq!(
             lab.change(writer(0), 2, Become::Reader),
             Reply::Changed { token: 0, waiters: 1 }
         );
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
         assert_eq!(weight(lab, writer(0)), 1);
         assert_eq!(lab.release(writer(0)), Reply::Done(0));
         assert_eq!(lab.content().used, UPGRADABLE + 1);
@@ -54,7 +54,7 @@ pub(crate) fn upgrade_waits_for_the_readers_before_everybody() {
         assert!(new > token);
         assert_eq!(weight(lab, upgradable(0)), ALL);
         lab.release(upgradable(0));
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
     });
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn late_upgrade_after_its_cancel_does_nothing() {
         assert_eq!(lab.waiting(), 0);
         lab.release(reader(1));
         assert_eq!(weight(lab, upgradable(0)), UPGRADABLE);
-        assert_eq!(lab.told(), []);
+        assert_eq!(lab.granted(), []);
     });
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn dead_upgrade_lets_the_others_in() {
         lab.release(reader(1));
         lab.messages();
         lab.release(reader(2));
-        assert_eq!(lab.told(), [(0, 1)]);
+        assert_eq!(lab.granted(), [(0, 1)]);
     });
 }
 

@@ -237,7 +237,7 @@ impl Lab {
     }
 
     /// The attempts that were told of a grant or an upgrade since messages were asked for.
-    pub(crate) fn told(&mut self) -> Vec<(u8, u16)> {
+    pub(crate) fn granted(&mut self) -> Vec<(u8, u16)> {
         use crate::request::Says::{Granted, Upgraded};
         let is_grant = |it: &Message| matches!(it.says, Granted { .. } | Upgraded { .. });
         self.messages().into_iter().filter(is_grant).map(|it| (it.client, it.number)).collect()

@@ -40,7 +40,7 @@ pub(crate) fn larger_limit_lets_those_in_who_fit() {
         lab.wait(permits(2, 1));
         lab.messages();
         assert_eq!(lab.resize(3), Reply::Done(0));
-        assert_eq!(lab.told(), [(1, 1), (2, 1)]);
+        assert_eq!(lab.granted(), [(1, 1), (2, 1)]);
     });
 }
 
@@ -56,19 +56,19 @@ pub(crate) fn smaller_limit_grants_nobody_until_it_fits() {
         // Rule 34: holders learn of it, by a message or a renewal.
         // One besides the waiter, which may be of the holder's own client.
         let wanted = Says::Wanted { waiters: 2 };
-        let told = lab.messages().into_iter().filter(|it| it.says == wanted);
-        assert_eq!(told.map(|it| it.client).collect::<Vec<_>>(), [0, 1, 2]);
+        let messages = lab.messages().into_iter().filter(|it| it.says == wanted);
+        assert_eq!(messages.map(|it| it.client).collect::<Vec<_>>(), [0, 1, 2]);
         lab.release(permits(3, 1));
         assert_eq!(lab.renew(permits(0, 1)), Reply::Done(1));
         lab.wait(permits(3, 1));
         for client in [0, 1] {
             lab.messages();
             lab.release(permits(client, 1));
-            assert_eq!(lab.told(), []);
+            assert_eq!(lab.granted(), []);
         }
         assert_eq!(lab.renew(permits(2, 1)), Reply::Done(1));
         lab.release(permits(2, 1));
-        assert_eq!(lab.told(), [(3, 1)]);
+        assert_eq!(lab.granted(), [(3, 1)]);
         assert_eq!(lab.content().holders[0].slots, [0]);
     });
 }
@@ -89,7 +89,7 @@ pub(crate) fn waiter_above_the_limit_is_told_and_taken_out() {
         assert_eq!(lab.acquire(permits(1, 2), Mode::Join), refused);
         assert_eq!(lab.acquire(permits(1, 2), Mode::Beat), refused);
         lab.release(permits(0, 1));
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
     });
 }
 

@@ -14,9 +14,9 @@ pub(crate) fn small_request_does_not_overtake_a_large_one() {
         assert!(matches!(lab.acquire(permits(3, 1), Mode::Try), Reply::Busy { .. }));
         assert!(matches!(lab.acquire(permits(2, 1), Mode::Beat), Reply::Busy { ahead: 1, .. }));
         lab.release(permits(0, 1));
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
         lab.release(permits(1, 2));
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
     });
 }
 
@@ -33,12 +33,12 @@ pub(crate) fn release_grants_all_who_fit_side_by_side() {
         lab.messages();
         lab.release(writer(0));
         let granted: Vec<Message> = lab.messages();
-        let told: Vec<u8> = granted
+        let clients: Vec<u8> = granted
             .iter()
             .filter(|it| matches!(it.says, Says::Granted { .. }))
             .map(|it| it.client)
             .collect();
-        assert_eq!(told, [1, 2, 3], "the reader behind the writer waits for it");
+        assert_eq!(clients, [1, 2, 3], "the reader behind the writer waits for it");
         let tokens: Vec<u64> = granted
             .iter()
             .filter_map(|it| match it.says {
@@ -62,9 +62,9 @@ pub(crate) fn very_many_are_granted_in_several_scripts() {
         }
         lab.messages();
         lab.release(writer(0));
-        assert_eq!(lab.told().len(), 64);
+        assert_eq!(lab.granted().len(), 64);
         assert!(matches!(lab.acquire(waiter(68), Mode::Beat), Reply::Granted { .. }));
-        assert_eq!((lab.told().len(), lab.waiting()), (5, 0));
+        assert_eq!((lab.granted().len(), lab.waiting()), (5, 0));
     });
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn dead_waiter_is_passed_over_and_keeps_its_place() {
         assert!(matches!(lab.acquire(permits(1, 2), Mode::Beat), Reply::Busy { ahead: 0, .. }));
         lab.release(permits(0, 1));
         lab.release(permits(2, 1));
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
     });
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn waiter_that_nobody_hears_is_passed_over() {
         lab.deafen(1);
         lab.messages();
         lab.release(permits(0, 2));
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
     });
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn published_grant_stays() {
         lab.release(permits(0, 2));
         let content = lab.content();
         assert!(content.holder(permits(1, 1)).is_some() && content.holder(permits(2, 1)).is_some());
-        assert_eq!(lab.told(), [(1, 1), (2, 1)]);
+        assert_eq!(lab.granted(), [(1, 1), (2, 1)]);
     });
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn beat_takes_what_an_ended_lease_gives_back() {
         lab.end(permits(0, 2));
         // Also for the others.
         assert!(matches!(lab.acquire(permits(2, 1), Mode::Beat), Reply::Granted { .. }));
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
         assert!(matches!(lab.acquire(permits(1, 1), Mode::Beat), Reply::Granted { .. }));
     });
 }
@@ -187,7 +187,7 @@ pub(crate) fn waiter_that_leaves_lets_those_behind_it_in() {
         lab.wait(permits(2, 1));
         lab.messages();
         assert_eq!(lab.release(permits(1, 2)), Reply::NotHeld);
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
         assert_eq!(lab.waiting(), 0);
     });
 }
@@ -198,13 +198,13 @@ pub(crate) fn holders_are_told_that_somebody_waits() {
         lab.take(reader(0));
         lab.take(reader(1));
         lab.wait(writer(2));
-        let told: Vec<u8> = lab
+        let clients: Vec<u8> = lab
             .messages()
             .iter()
             .filter(|it| it.says == Says::Wanted { waiters: 1 })
             .map(|it| it.client)
             .collect();
-        assert_eq!(told, [0, 1]);
+        assert_eq!(clients, [0, 1]);
         lab.wait(writer(3));
         assert_eq!(lab.messages(), [], "by the first in the line alone");
         // Rule 39: who was not told asks.
@@ -223,7 +223,7 @@ pub(crate) fn upgradable_reader_is_alone_among_its_kind() {
         lab.wait(reader(4));
         lab.messages();
         lab.release(upgradable(1));
-        assert_eq!(lab.told(), [(3, 1), (4, 1)]);
+        assert_eq!(lab.granted(), [(3, 1), (4, 1)]);
     });
 }
 
@@ -238,7 +238,7 @@ pub(crate) fn newcomer_serves_those_who_wait_before_itself() {
         for mode in [Mode::Try, Mode::Join] {
             assert!(matches!(lab.acquire(permits(2, 1), mode), Reply::Busy { .. }), "{mode:?}");
         }
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
     });
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn change_of_an_attempt_that_waits_grants_it_like_any_other() {
         lab.messages();
         let change = lab.change(writer(1), 1, crate::request::Become::Reader);
         assert_eq!(change, Reply::NotHeld);
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
         let holder = lab.content().holders.remove(0);
         let now = lab.now();
         assert!(holder.ends > now + 1_000_000, "{holder:?} at {now}");

@@ -27,7 +27,7 @@ pub(crate) fn release_hands_over_when_memory_is_full() {
         lab.messages();
         lab.fill(true);
         assert_eq!(lab.release(permits(0, 2)), Reply::Done(0));
-        assert_eq!(lab.told(), [(1, 1), (2, 1)]);
+        assert_eq!(lab.granted(), [(1, 1), (2, 1)]);
         assert_eq!(lab.release(permits(1, 1)), Reply::Done(0));
         assert_eq!(lab.content().used, 1);
         lab.fill(false);
@@ -45,7 +45,7 @@ pub(crate) fn leave_that_passes_over_the_dead_works_when_memory_is_full() {
         lab.messages();
         lab.fill(true);
         assert_eq!(lab.release(permits(2, 2)), Reply::NotHeld);
-        assert_eq!(lab.told(), [(3, 1)]);
+        assert_eq!(lab.granted(), [(3, 1)]);
         lab.fill(false);
     });
 }
@@ -107,7 +107,7 @@ pub(crate) fn changes_work_when_memory_is_full() {
         lab.messages();
         lab.release(writer(0));
         lab.release(reader(2));
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
         lab.fill(false);
     });
 }
@@ -121,9 +121,9 @@ pub(crate) fn resize_and_force_work_when_memory_is_full() {
         lab.messages();
         lab.fill(true);
         assert_eq!(lab.resize(3), Reply::Done(0));
-        assert_eq!(lab.told(), [(1, 1)]);
+        assert_eq!(lab.granted(), [(1, 1)]);
         assert_eq!(lab.force(permits(0, 2)), Reply::Done(0));
-        assert_eq!(lab.told(), [(2, 1)]);
+        assert_eq!(lab.granted(), [(2, 1)]);
         lab.fill(false);
     });
 }

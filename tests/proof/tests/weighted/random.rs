@@ -42,7 +42,7 @@ struct Reference {
     /// An upgrade stands first.
     line: Vec<Waiter>,
     upgrade: Option<Waiter>,
-    told: Vec<(u8, u16)>,
+    messages: Vec<(u8, u16)>,
 }
 
 impl Reference {
@@ -107,7 +107,7 @@ impl Reference {
                 holder.weight = ALL;
                 self.upgrade = None;
                 if me != Some(attempt) {
-                    self.told.push((attempt.client, attempt.number));
+                    self.messages.push((attempt.client, attempt.number));
                 }
             }
         }
@@ -126,7 +126,7 @@ impl Reference {
                 self.line.remove(at);
                 self.give(attempt);
                 if me != Some(attempt) {
-                    self.told.push((attempt.client, attempt.number));
+                    self.messages.push((attempt.client, attempt.number));
                 }
             }
         }
@@ -369,7 +369,7 @@ fn play(lab: &mut Lab, seed: u64) -> Result<(), String> {
         } else if rng.u8(..3) > 0 && !known.is_empty() {
             attempt = known[rng.usize(..known.len())];
         }
-        reference.told.clear();
+        reference.messages.clear();
         lab.messages();
         let change = reference.holder(attempt).map_or(1, |holder| holder.change + 1);
         let number = change - u64::from(rng.u8(..3) == 0 && change > 1);
@@ -423,7 +423,7 @@ fn play(lab: &mut Lab, seed: u64) -> Result<(), String> {
             _ => continue,
         };
         history.push(format!("{what} of {attempt:?}: {reply:?}"));
-        let told = lab.told();
+        let granted = lab.granted();
         let content = lab.content();
         let differs = |text: String| {
             let recent = &history[history.len().saturating_sub(25)..];
@@ -432,8 +432,8 @@ fn play(lab: &mut Lab, seed: u64) -> Result<(), String> {
         if outline(reply.clone()) != expected {
             return differs(format!("{reply:?}, and not {expected:?}"));
         }
-        if told != reference.told {
-            return differs(format!("{told:?} were told, and not {:?}", reference.told));
+        if granted != reference.messages {
+            return differs(format!("{granted:?} were told, and not {:?}", reference.messages));
         }
         if let Err(text) = compare(&content, &reference) {
             return differs(text);

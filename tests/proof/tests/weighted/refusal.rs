@@ -214,11 +214,11 @@ pub(crate) fn refused_script_takes_no_place_from_others() {
     on_both(2, |lab| {
         for case in &cases {
             without_each(lab, case, |lab, command, _| {
-                let (content, told) = (lab.content(), lab.told());
+                let (content, granted) = (lab.content(), lab.granted());
                 for attempt in [permits(1, 1), permits(2, 1)] {
                     let waits = content.line.iter().any(|waiter| waiter.attempt == attempt);
                     let holds = content.holder(attempt).is_some();
-                    let knows = told.contains(&(attempt.client, attempt.number));
+                    let knows = granted.contains(&(attempt.client, attempt.number));
                     // The one that asks gets an error, and no message.
                     let asks = case.name == "heartbeat" && attempt == permits(1, 1);
                     let fits = if asks { !holds } else { waits != holds && holds == knows };

@@ -75,13 +75,13 @@ impl Injector for TailCut {
         file.set_len(length.saturating_sub(self.bytes)).expect("a shorter file");
         let before = server.log().len();
         server.restart();
-        let told = move || {
+        let witnessed = move || {
             let log = server.log();
             let news = log.get(before..).unwrap_or_default().to_lowercase();
             u64::from(["truncat", "short read", "unexpected end"].iter().any(|t| news.contains(t)))
         };
         let injected = u64::from(length > self.bytes);
-        let count = move || Fired { injected, witnessed: told(), witness: "the server's log" };
+        let count = move || Fired { injected, witnessed: witnessed(), witness: "the server's log" };
         Active::new(self.name(), count, || ())
     }
 }

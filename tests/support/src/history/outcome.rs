@@ -129,9 +129,9 @@ mod tests {
     fn transaction_that_contradicts_its_outcome_is_found() {
         let list = |entries: &[(u64, u64)]| event(800, 0, 0, What::Listed(entries.to_vec()));
         let (done, not, unknown) = (Outcome::Done, Outcome::NotDone, Outcome::Unknown);
-        let told = || vec![transacted(1, done), transacted(2, not), transacted(3, unknown)];
+        let transactions = || vec![transacted(1, done), transacted(2, not), transacted(3, unknown)];
         let with = |entries: &[(u64, u64)]| {
-            let mut events = told();
+            let mut events = transactions();
             events.push(list(entries));
             check(events)
         };
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(with(&[(101, 1), (103, 3), (103, 3)]), 1);
         assert_eq!(with(&[(103, 3), (101, 1)]), 1);
         let forgot = event(700, 0, 0, What::Amnesia { until: 710 * MS, lease: 0 });
-        let mut events = told();
+        let mut events = transactions();
         events.extend([list(&[]), forgot]);
         assert_eq!(check(events), 0);
     }

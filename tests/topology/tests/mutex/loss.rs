@@ -9,7 +9,7 @@ use leasehold_topology_test::{Builder, Client, Topology};
 /// By its guard, by the guard's callback, and by the client's.
 pub(crate) fn deleted_lock_is_reported_in_every_way<T: Topology>(scene: &Scene<'_, T>) {
     let name = scene.name("x");
-    let (sender, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let to_client = sender.clone();
     let builder = scene.builder().on_loss(move |loss| to_client.send(loss.clone()).unwrap());
     let client = builder.build().unwrap();
@@ -18,11 +18,11 @@ pub(crate) fn deleted_lock_is_reported_in_every_way<T: Topology>(scene: &Scene<'
     assert!(guard.loss().is_none());
     scene.delete(&name);
     // The next renewal sees it.
-    let loss = told.recv_timeout(SOON).expect("a loss");
+    let loss = receiver.recv_timeout(SOON).expect("a loss");
     assert!(!guard.is_valid(), "the guard is invalid before anybody is called");
     assert_eq!(loss.cause(), LossCause::Deleted);
     assert_eq!((loss.name(), loss.fencing_token()), (&name[..], guard.fencing_token()));
-    assert_eq!(told.recv_timeout(SOON).expect("the client's too"), loss);
+    assert_eq!(receiver.recv_timeout(SOON).expect("the client's too"), loss);
     assert_eq!(guard.loss(), Some(loss));
     assert!(guard.release().unwrap_err().is_lost());
 }

@@ -115,11 +115,11 @@ impl Shared {
 /// The value comes back only if the lock was held to the end.
 pub(crate) fn with_releases_and_reports_a_loss_of_the_hold<T: Topology>(scene: &Scene<'_, T>) {
     let (lock, elsewhere) = (scene.lock(), scene.lock());
-    let told = lock.with(|guard| {
+    let token = lock.with(|guard| {
         assert!(elsewhere.try_lock().unwrap().is_none());
         guard.fencing_token()
     });
-    assert!(elsewhere.try_lock().unwrap().expect("free").fencing_token() > told.unwrap());
+    assert!(elsewhere.try_lock().unwrap().expect("free").fencing_token() > token.unwrap());
     let lost = lock.with(|_| assert!(elsewhere.force_release().unwrap()));
     assert!(lost.unwrap_err().is_lost());
 }

@@ -165,7 +165,7 @@ fn run() -> Result<bool> {
         stage.pids()[..processes - 1].iter().map(|pid| Health::new(*pid)).collect();
     health.push(Health::new(std::process::id()));
     let begin = Instant::now();
-    let mut told = begin;
+    let mut reported = begin;
     // In a file the tally at the end is enough.
     let watched = std::io::stdout().is_terminal();
     let mut tally = Tally::default();
@@ -192,8 +192,8 @@ fn run() -> Result<bool> {
         for health in health.iter_mut().filter(|health| health.is_due(SAMPLED_EVERY)) {
             health.sample();
         }
-        if watched && told.elapsed() > Duration::from_secs(5) {
-            told = Instant::now();
+        if watched && reported.elapsed() > Duration::from_secs(5) {
+            reported = Instant::now();
             let Tally { trials, holds, voids, violations, .. } = tally;
             let (time, rate) = (begin.elapsed(), holds as f64 / begin.elapsed().as_secs_f64());
             println!(

@@ -24,7 +24,7 @@ pub(crate) enum Ask {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Report {
     /// It has the lock, with this token.
     Held(u64),
     Released,
@@ -38,14 +38,14 @@ pub(crate) enum Told {
 pub(crate) struct Actor {
     lock: Mutex,
     asks: Option<Sender<Ask>>,
-    told: Receiver<leasehold::Result<Told>>,
+    reports: Receiver<leasehold::Result<Report>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Actor {
     pub(crate) fn start(lock: Mutex) -> Actor {
         let (asks, asked) = channel();
-        let (tells, told) = channel();
+        let (tells, reports) = channel();
         let handle = lock.clone();
         let thread = thread::spawn(move || {
             let mut guard: Option<Guard> = None;
@@ -56,7 +56,7 @@ impl Actor {
                 }
             }
         });
-        Actor { lock: handle, asks: Some(asks), told, thread: Some(thread) }
+        Actor { lock: handle, asks: Some(asks), reports, thread: Some(thread) }
     }
 
     /// Tells it what to do, and does not wait.
@@ -66,26 +66,26 @@ impl Actor {
     }
 
     /// Waits until it has done it.
-    pub(crate) fn told(&self) -> Result<Told> {
-        Ok(self.told.recv_timeout(MOST)??)
+    pub(crate) fn report(&self) -> Result<Report> {
+        Ok(self.reports.recv_timeout(MOST)??)
     }
 }
 
-fn obey(ask: Ask, lock: &Mutex, guard: &mut Option<Guard>) -> leasehold::Result<Told> {
+fn obey(ask: Ask, lock: &Mutex, guard: &mut Option<Guard>) -> leasehold::Result<Report> {
     match ask {
         Ask::Lock => {
             let held = guard.insert(lock.lock()?);
-            Ok(Told::Held(held.fencing_token().get()))
+            Ok(Report::Held(held.fencing_token().get()))
         }
         Ask::Release => {
             guard.take().map_or(Ok(()), Guard::release)?;
-            Ok(Told::Released)
+            Ok(Report::Released)
         }
-        Ask::Waiters => Ok(Told::Waiters(guard.as_ref().map_or(0, Guard::waiters))),
+        Ask::Waiters => Ok(Report::Waiters(guard.as_ref().map_or(0, Guard::waiters))),
         Ask::ValidUntil => {
             let now = Instant::now();
             let remaining = guard.as_ref().map_or(Duration::ZERO, Guard::remaining);
-            Ok(Told::ValidUntil(now + remaining))
+            Ok(Report::ValidUntil(now + remaining))
         }
     }
 }

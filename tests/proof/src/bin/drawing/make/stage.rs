@@ -8,7 +8,7 @@ use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Direction, Fault, Injection, Proxy, Server, WallClock};
 use redis::Connection;
 
-use super::actor::{Actor, Ask, Told};
+use super::actor::{Actor, Ask, Report};
 use super::names::{Names, seconds};
 use super::reading;
 use super::record::{Frame, Record};
@@ -150,8 +150,8 @@ impl Stage {
 
     /// A thread that has called `lock` has a guard.
     pub(crate) fn has(&mut self, lane: usize) -> Result<()> {
-        match self.actor(lane)?.told()? {
-            Told::Held(token) => {
+        match self.actor(lane)?.report()? {
+            Report::Held(token) => {
                 self.drain()?;
                 let token = self.names.token(token)?;
                 self.push(lane, What::Holds, &format!("guard, token {token}"))
@@ -204,8 +204,8 @@ impl Stage {
         self.act(lane, Ask::Release)?;
         self.push(lane, What::Call, "release()")?;
         self.push(lane, What::Rests, "")?;
-        match self.actor(lane)?.told()? {
-            Told::Released => self.drain(),
+        match self.actor(lane)?.report()? {
+            Report::Released => self.drain(),
             other => Err(format!("not released: {other:?}").into()),
         }
     }
@@ -216,8 +216,8 @@ impl Stage {
         loop {
             let actor = self.actor(lane)?;
             actor.ask(Ask::Waiters)?;
-            match actor.told()? {
-                Told::Waiters(known) if known >= count => return self.drain(),
+            match actor.report()? {
+                Report::Waiters(known) if known >= count => return self.drain(),
                 _ if Instant::now() > end => return Err("nobody waits".into()),
                 _ => sleep(Duration::from_millis(1)),
             }
@@ -234,8 +234,8 @@ impl Stage {
     pub(crate) fn valid_until(&mut self, lane: usize) -> Result<Instant> {
         let actor = self.actor(lane)?;
         actor.ask(Ask::ValidUntil)?;
-        match actor.told()? {
-            Told::ValidUntil(moment) => Ok(moment),
+        match actor.report()? {
+            Report::ValidUntil(moment) => Ok(moment),
             other => Err(format!("no time: {other:?}").into()),
         }
     }
@@ -334,10 +334,10 @@ impl Stage {
     pub(crate) fn lock_ends(&mut self) -> Result<(Instant, Instant)> {
         let asked = Instant::now();
         let left: u64 = redis::cmd("PTTL").arg(LOCK).query(&mut self.connection)?;
-        let told = Instant::now();
+        let received = Instant::now();
         // Rounded to a millisecond.
         let left = Duration::from_millis(left);
-        Ok((asked + left - Duration::from_millis(1), told + left + Duration::from_millis(1)))
+        Ok((asked + left - Duration::from_millis(1), received + left + Duration::from_millis(1)))
     }
 
     /// The owner's value of the lock.

@@ -333,7 +333,7 @@ impl<'a> Worker<'a> {
                 thread::sleep(Duration::from_millis(self.rng.u64(1..5)));
             }
             Err(error) => {
-                self.note_at(at, lock, What::Failed(told(&error)));
+                self.note_at(at, lock, What::Failed(outcome_of(&error)));
                 thread::sleep(Duration::from_millis(self.rng.u64(1..20)));
             }
         }
@@ -419,7 +419,7 @@ impl<'a> Worker<'a> {
                     _ => Outcome::NotDone,
                 })
         };
-        let outcome = outcome.unwrap_or_else(|error| told(&error));
+        let outcome = outcome.unwrap_or_else(|error| outcome_of(&error));
         self.note(lock, What::Transacted { id, outcome });
     }
 
@@ -474,7 +474,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn told(error: &Error) -> Outcome {
+fn outcome_of(error: &Error) -> Outcome {
     if error.is_unknown_outcome() { Outcome::Unknown } else { Outcome::NotDone }
 }
 

@@ -157,7 +157,7 @@ fn torment(crew: &Crew, plan: &Plan, begin: Instant, blind: &AtomicBool) -> Torm
                 early.push((index, active.fired()));
             }
             active.heal();
-            events.extend(told(plan, fault, *at, member.child.pid()));
+            events.extend(fault_event(plan, fault, *at, member.child.pid()));
         }
     }
     let healed = Instant::now();
@@ -194,7 +194,7 @@ pub(crate) fn counted(healed: Instant, fired: impl Fn() -> Fired) -> Fired {
 }
 
 /// The events of a fault that is over, for the history.
-fn told(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
+fn fault_event(plan: &Plan, fault: &Planned, at: u64, pid: u32) -> Option<Event> {
     let until = now();
     if fault.forgets == Some(Forgets::UntilHealed) {
         let lease = plan.lease.as_nanos() as u64;
