@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
     /// As killall(1) does, but to this run alone: to the wrapper and the guardian, so far as their names have it.
     fn send_to_named(&self, signal: Signal) {
         for process in [self.wrapper.id(), self.guardian()] {
-            let name = std::fs::read(format!("/proc/{process}/comm")).expect("a process");
+            let name = std::fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
             if String::from_utf8_lossy(&name).contains("leasehold") {
                 send(process, signal);
             }
