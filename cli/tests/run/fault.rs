@@ -270,17 +270,17 @@ impl<'a> Run<'a> {
             // It had ended just before.
             return Finding::early(start);
         }
-        let mut lagged = Duration::ZERO;
         // The job ends by the promise, and not by this test.
         let deadline = Instant::now() + LONG;
         while self.has_ended(fault).is_none() && Instant::now() < deadline {
             key_end = self.key_end().max(key_end);
-            // What comes later is no excuse.
-            if key_end.is_none_or(|end| boot_time() < end) {
-                lagged = lag::worst_since(begin);
-            }
             sleep(Duration::from_millis(20));
         }
+        // What begins later is no excuse.
+        let late = key_end.map_or(0, |end| boot_time().saturating_sub(end));
+        let lagged = Instant::now()
+            .checked_sub(Duration::from_nanos(late))
+            .map_or_else(|| lag::worst_since(begin), |end| lag::worst_between(begin, end));
         let expected = match fault {
             Fault::WrapperKilled | Fault::NamedKilled => None,
             Fault::Nothing => Some(0),

@@ -75,6 +75,17 @@ pub fn worst_since(begin: Instant) -> Duration {
     recent.map(|(from, to)| to.saturating_duration_since(from)).max().unwrap_or_default()
 }
 
+/// Returns the longest time for which some processor was not to be had, of those that began before `end` and were over
+/// after `begin`: a machine may stand still through the end of what is measured, with all who would notice.
+pub fn worst_between(begin: Instant, end: Instant) -> Duration {
+    worst_of(seen().lags(Instant::now()), begin, end)
+}
+
+fn worst_of(lags: Vec<(Instant, Instant)>, begin: Instant, end: Instant) -> Duration {
+    let between = lags.into_iter().filter(|(from, to)| *to > begin && *from < end);
+    between.map(|(from, to)| to.saturating_duration_since(from)).max().unwrap_or_default()
+}
+
 /// Returns how much of the time between these two was lost, on any processor, since [`watch`].
 fn between(begin: Instant, end: Instant) -> Duration {
     let mut lags = seen().lags(Instant::now());
@@ -121,6 +132,16 @@ mod tests {
         let seen = Seen { lags: vec![(at(1), at(4))], due: vec![at(10), at(29)] };
         assert_eq!(seen.lags(at(30)), [(at(1), at(4)), (at(10), at(30))]);
         assert_eq!(seen.lags(at(11)), [(at(1), at(4))]);
+    }
+
+    #[test]
+    fn lag_counts_that_began_before_the_end() {
+        let zero = Instant::now();
+        let at = |millis| zero + Duration::from_millis(millis);
+        let lags = vec![(at(0), at(9)), (at(20), at(60)), (at(70), at(200))];
+        assert_eq!(worst_of(lags.clone(), at(10), at(30)), Duration::from_millis(40));
+        assert_eq!(worst_of(lags.clone(), at(10), at(20)), Duration::ZERO);
+        assert_eq!(worst_of(lags, at(5), at(71)), Duration::from_millis(130));
     }
 
     #[test]

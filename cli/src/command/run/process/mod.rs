@@ -41,6 +41,9 @@ const FREEZES: usize = 8;
 /// processes, one search goes with so many kills of it.
 const KILLS_PER_SEARCH: u32 = 8;
 
+/// So many processes are killed one by one sooner than together.
+const FEW: usize = 200;
+
 /// How long the death of each process takes, where all are killed in one call, on a busy machine.
 const KILLED_TOGETHER: Duration = Duration::from_micros(300);
 /// The same where each is found and killed alone.
@@ -200,12 +203,16 @@ impl Family {
         let Some(control) = self.control.as_ref().filter(|control| control.is_populated()) else {
             return self.kill_found();
         };
+        // The kernel kills a group when no other group of the machine is being changed, which may take a while. A few
+        // processes are found sooner. Later, some may not die, and others may have left the group.
+        let is_first = self.kills == 1 && control.processes().len() <= FEW;
+        let found = if is_first || self.kills.is_multiple_of(KILLS_PER_SEARCH) {
+            self.kill_found()
+        } else {
+            0
+        };
         control.kill();
-        if self.kills.is_multiple_of(KILLS_PER_SEARCH) {
-            // Some of its processes do not die. Others may have left it.
-            return self.kill_found().max(1);
-        }
-        1
+        found.max(1)
     }
 
     fn kill_found(&self) -> usize {
