@@ -47,7 +47,7 @@ const FEW: usize = 200;
 /// How long the death of each process takes, where all are killed in one call, on a busy machine.
 const KILLED_TOGETHER: Duration = Duration::from_micros(300);
 /// The same where each is found and killed alone.
-const KILLED_ALONE: Duration = Duration::from_micros(400);
+const KILLED_ALONE: Duration = Duration::from_micros(500);
 
 /// A process, as one look at the system showed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
