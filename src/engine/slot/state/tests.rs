@@ -296,6 +296,20 @@ fn grant_that_comes_while_the_client_closes_is_no_hold() {
     bench.check();
 }
 
+/// Redis may have lost it since it was last confirmed.
+#[test]
+fn linger_is_taken_again_within_a_heartbeat_of_its_confirmation_only() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.grant();
+    for (passed, expected) in [(SECOND / 2, "held"), (SECOND / 2, "acquire")] {
+        assert_eq!(bench.unlock(), Unlocked::Lingering);
+        bench.clock.put_forward(bench.now.after(passed));
+        bench.now = bench.clock.now();
+        assert_eq!(bench.enter(ALWAYS), Some(expected));
+    }
+}
+
 #[test]
 fn wait_is_counted_by_the_call_that_cancels_it_alone() {
     let mut bench = Bench::new(false);

@@ -287,7 +287,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "all or nothing",
         "leasehold::tests::double::permits_transaction_takes_commands_of_one_word_that_need_no_more",
     ),
-    bug("renewed-after-release", "rule 15", "it::release::renewal_racing_the_release_makes_no_key"),
+    bug(
+        "renewed-after-release",
+        "rule 15",
+        "leasehold::engine::lease::tests::renewal_confirmed_after_the_release_changes_nothing",
+    ),
     bug(
         "late-release-as-done",
         "rule 15",
@@ -510,7 +514,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "unconfirmed-linger-taken-again",
         "a hold that another may have",
-        "leasehold::tests::renewal::process_that_relocks_notices_a_deletion_within_a_heartbeat",
+        "leasehold::engine::slot::state::tests::linger_is_taken_again_within_a_heartbeat_of_its_confirmation_only",
     ),
     bug(
         "claim-renewed-at-a-third",
