@@ -118,7 +118,7 @@ fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
     let cause = receiver.recv_timeout(SOON).unwrap();
     let took = begin.spent();
     assert!(!bad.is_valid() && took < left + SLACK * 2, "{took:?} of {left:?}");
-    assert_eq!(cause, LossCause::Unreachable);
+    assert_eq!(cause, LossCause::Refused);
     assert!(fired() >= 2, "{}", fired());
     let begin = Instant::now();
     while begin.elapsed() < ms(6_000) {
