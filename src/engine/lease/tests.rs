@@ -39,6 +39,7 @@ impl Bench {
             Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None },
             Callbacks::default(),
         );
+        engine.worker.stand_still();
         let begin = clock.now();
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);

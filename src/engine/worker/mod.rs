@@ -176,6 +176,12 @@ impl Worker {
         !self.started.load(Ordering::Acquire) || self.task_queue.is_at_rest(self.clock.now())
     }
 
+    /// Its thread never starts, so that a test finds what it would do.
+    #[cfg(test)]
+    pub(crate) fn stand_still(&self) {
+        self.started.store(true, Ordering::Release);
+    }
+
     /// How many looks, releases and notifications there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> (usize, usize, usize) {
