@@ -83,11 +83,13 @@ fn relocks_in_a_tight_loop_send_next_to_nothing() {
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
     linger(&server, &lock);
     server.reset_stats();
+    let begin = Instant::now();
     (0..100_000).for_each(|_| lock.lock().unwrap().release().unwrap());
     let last = lock.lock().unwrap().fencing_token().get();
     let scripts = server.command_calls(&["eval", "evalsha"]);
-    // A renewal, where the machine is slow.
-    assert!(scripts <= 4, "{scripts} scripts for 100,000 holds");
+    // The worker renews it more than once a second. Where it gets no processor in time, the thread asks.
+    let most = 4 + 4 * begin.elapsed().as_secs();
+    assert!(scripts <= most, "{scripts} scripts for 100,000 holds in {:?}", begin.elapsed());
     let (seconds, micros): (u64, u64) = ask(&server, &["TIME"]);
     assert!(last <= seconds * 1_000_000 + micros);
 }
