@@ -149,7 +149,7 @@ fn refusing_node_is_not_subscribed_to_unprompted() {
     node.reset_stats();
     ask::<()>(node, &["CLIENT", "KILL", "USER", "locks"]);
     until("it is refused", || refused(node) > 0);
-    thread::sleep(ms(1_000));
+    thread::sleep(ms(3_000));
     let counts = refused_at_rest(cluster.masters());
     assert!(counts.iter().all(|&count| count <= 1), "{counts:?} refused sign-ins");
     set_password(node, "wrong");
