@@ -52,7 +52,7 @@ fn silent_at_inspect(trial: &Trial) {
     trial.granted(&guard);
     let active = trial.inject(&AtOperation::request("", Operation::Inspect, SILENCE));
     let error = trial.timed(COMMAND, || lock.inspect()).unwrap_err();
-    assert!(error.is_unknown_outcome(), "{error:?}");
+    assert!(error.is_unreachable(), "{error:?}");
     trial.prove(&active);
     assert_eq!(lock.inspect().unwrap().holders()[0].token(), Some(guard.fencing_token()));
     guard.check().unwrap();
