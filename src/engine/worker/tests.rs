@@ -43,8 +43,7 @@ fn task(number: u64) -> Arc<Removal> {
         let options = LockOptions::new().lease(LeaseOption::fixed(SECOND));
         OwnerValue::new(target, number.to_le_bytes(), options)
     };
-    let value =
-        VALUES.with_borrow_mut(|values| Arc::clone(values.entry(number).or_insert_with(new)));
+    let value = VALUES.with(|it| Arc::clone(it.borrow_mut().entry(number).or_insert_with(new)));
     Arc::new(Removal::of_attempt(&value, Moment::PAST))
 }
 
