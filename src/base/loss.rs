@@ -145,7 +145,8 @@ impl fmt::Display for Loss {
 impl PartialEq for Loss {
     /// The same loss of the same hold, whatever the last renewal's error.
     fn eq(&self, other: &Loss) -> bool {
-        (&self.name, self.token, self.cause) == (&other.name, other.token, other.cause)
+        let key = |loss: &Loss| (loss.token, loss.cause, loss.is_renewed);
+        self.name == other.name && key(self) == key(other)
     }
 }
 

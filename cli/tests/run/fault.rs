@@ -125,6 +125,20 @@ impl Drop for Place {
     }
 }
 
+/// A proxy before the server, and when it last passed on the reply to a grant or a renewal.
+fn watched(server: &Server) -> (Proxy, Arc<Mutex<u64>>) {
+    let proxy = Proxy::start(server).expect("a proxy");
+    let confirmed = Arc::new(Mutex::new(0));
+    let noted = Arc::clone(&confirmed);
+    proxy.watch(move |seen| {
+        let counts = matches!(seen.operation, Operation::Acquire | Operation::Renew);
+        if seen.direction == Direction::Reply && counts && !seen.is_lost {
+            *noted.lock().unwrap_or_else(PoisonError::into_inner) = boot_time();
+        }
+    });
+    (proxy, confirmed)
+}
+
 impl<'a> Run<'a> {
     fn start(
         server: &'a Server,
@@ -132,15 +146,7 @@ impl<'a> Run<'a> {
         number: usize,
         (shape, host): (Shape, Host),
     ) -> Run<'a> {
-        let proxy = Proxy::start(server).expect("a proxy");
-        let confirmed = Arc::new(Mutex::new(0));
-        let noted = Arc::clone(&confirmed);
-        proxy.watch(move |seen| {
-            let counts = matches!(seen.operation, Operation::Acquire | Operation::Renew);
-            if seen.direction == Direction::Reply && counts && !seen.is_lost {
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = boot_time();
-            }
-        });
+        let (proxy, confirmed) = watched(server);
         let name = format!("job-{number}");
         let journal = Journal::new(host.path(server, &format!("journal-{number}")));
         let mut command = host.run(&proxy.url());
@@ -519,15 +525,7 @@ fn crowd(host: Host, server: &Server) -> (i64, Duration) {
         \x20       while True: time.sleep(1000)\n\
         os.write(fifo, b'x')\n\
         time.sleep(1000)\n";
-    let proxy = Proxy::start(server).expect("a proxy");
-    let confirmed = Arc::new(Mutex::new(0));
-    let noted = Arc::clone(&confirmed);
-    proxy.watch(move |seen| {
-        let counts = matches!(seen.operation, Operation::Acquire | Operation::Renew);
-        if seen.direction == Direction::Reply && counts && !seen.is_lost {
-            *noted.lock().unwrap_or_else(PoisonError::into_inner) = boot_time();
-        }
-    });
+    let (proxy, confirmed) = watched(server);
     // All of them have it open, so its reader sees its end when the last of them is dead.
     let fifo = server.directory().join("crowd");
     let _ = std::fs::remove_file(&fifo);

@@ -9,8 +9,9 @@
 //! A caller that adds work learns from the task queue whether it is due before the worker would wake by itself.
 //! Usually it is not, and nobody is woken: to wake a thread costs more than a lock.
 //!
-//! The worker never yields the processor, and never waits for the lock of a slot. On a machine with more busy threads
-//! than processors a yield lasts for tens of milliseconds, and 64 looks of several yields each were longer than a lease.
+//! The worker never waits for the lock of a slot, and sleeps at a lock that does not yield the processor. On a machine with
+//! more busy threads than processors a yield lasts for tens of milliseconds, and 64 looks of several yields each were
+//! longer than a lease.
 //!
 //! In each turn everything that is due goes out as one pipeline. A lease whose end is much nearer than
 //! that of the others goes before them, in a pipeline of its own. A turn takes what is due when it
