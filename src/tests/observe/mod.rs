@@ -130,12 +130,12 @@ fn local_hand_off_names_the_thread_that_had_the_lock() {
 
 #[test]
 fn permit_that_is_passed_on_ends_one_hold_and_begins_one() {
-    let (_server, recorder, client) = stage_in_time();
+    let (server, recorder, client) = stage_in_time();
     let gpus = client.semaphore("s", 1).unwrap();
     let permit = gpus.acquire().unwrap();
     let waiter = aside(move || gpus.acquire().and_then(|permit| permit.release()));
-    // It stands in the queue of Redis, and has had the reply.
-    until(|| permit.waiters() == 1);
+    // It stands in the queue of Redis: one that is only about to ask would find a free permit.
+    until(|| server.keys().contains(&b"{s}:line".to_vec()));
     permit.release().unwrap();
     waiter.recv_timeout(SOON).unwrap().unwrap();
     let (how, blocker) = recorder.last().unwrap();
