@@ -114,7 +114,7 @@ mod queue {
 
     static QUEUE: Mutex<Queue> =
         Mutex::new(Queue { lines: VecDeque::new(), left_out: 0, is_written: false });
-    /// The queue is empty.
+    /// Nobody writes: the queue is empty, or there is no thread to be had.
     static EMPTY: Condvar = Condvar::new();
 
     thread_local! {
@@ -141,8 +141,9 @@ mod queue {
         }
         drop(queue);
         if sync::spawn(THREAD, write_all).is_err() {
-            // The next line tries again.
+            // The next line tries again, and nobody waits for this one.
             QUEUE.lock().is_written = false;
+            EMPTY.notify_all();
         }
     }
 

@@ -79,7 +79,11 @@ impl Lease {
             // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
             // and over would ask for one, and all such threads would wait for the lock of the task queue.
             next = next.min(now.after(self.value.options.linger));
-            next = next.min(Some(self.refresh_at()).filter(|&at| at > now).unwrap_or(Moment::FAR));
+            // One that is due already is sent in this turn.
+            let refresh_at = self.refresh_at();
+            if refresh_at > now {
+                next = next.min(refresh_at);
+            }
         }
         self.due.set(next);
         (next, was_retaken)
