@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
                 if given_back.is_none() {
                     wrong.push("not given back".to_owned());
                 }
-                given_back.or(key_end).expect("it was held").min(injected + lease / 3)
+                given_back.or(key_end).expect("it was held").min(injected + lease / 10)
             }
             (Fault::WrapperStopped | Fault::NamedStopped, _) => key_end.expect("it was held"),
             // Given back: after the last of them is reaped.
