@@ -84,14 +84,19 @@ fn relocks_in_a_tight_loop_send_next_to_nothing() {
     linger(&server, &lock);
     server.reset_stats();
     let begin = Instant::now();
-    (0..100_000).for_each(|_| lock.lock().unwrap().release().unwrap());
+    // A renewal lengthens the lock and its fence.
+    let renewals = || server.command_calls(&["pexpire"]) / 2;
+    let mut holds = 0;
+    within(ms(60_000), "the worker renews it", || {
+        (0..100_000).for_each(|_| lock.lock().unwrap().release().unwrap());
+        holds += 100_000;
+        renewals() >= 2
+    });
     let last = lock.lock().unwrap().fencing_token().get();
+    // More than one renewal a second, or, where the worker was late, a release and a request.
     let scripts = server.command_calls(&["eval", "evalsha"]);
-    // The worker renews it more than once a second.
-    let renewals = server.command_calls(&["pexpire"]);
     let most = 2 + 2 * begin.elapsed().as_secs();
-    assert!(renewals <= most, "{renewals} renewals in {:?}", begin.elapsed());
-    assert!(scripts - renewals <= 4, "{scripts} scripts, {renewals} renewals, for 100,000 holds");
+    assert!(scripts <= most, "{scripts} scripts for {holds} holds in {:?}", begin.elapsed());
     let (seconds, micros): (u64, u64) = ask(&server, &["TIME"]);
     assert!(last <= seconds * 1_000_000 + micros);
 }

@@ -136,6 +136,26 @@ fn lingering_lease_is_renewed_only_if_it_was_taken_again() {
     drop(next);
 }
 
+/// However long it may linger: a thread that takes it a heartbeat after the last reply finds it stale.
+#[test]
+fn worker_comes_before_a_lingering_lease_is_stale() {
+    let bench = Bench::new(renewed().linger(SECOND * 12));
+    bench.lease.renewed(bench.begin);
+    bench.lease.confirmed(bench.begin);
+    let now = bench.at(SECOND / 10);
+    bench.lease.linger(now.after(SECOND * 12));
+    let due = bench.lease.next_due(now);
+    assert!(bench.lease.is_fresh(due), "the first time");
+    let next = Hold::next(&bench.lease, &renewed(), now).expect("it may be taken");
+    bench.lease.linger(now.after(SECOND * 12));
+
+    let (_, was_retaken) = bench.lease.begin_look(due);
+    assert!(bench.lease.needs_renewal(due, was_retaken));
+    bench.lease.confirmed(due);
+    assert!(bench.lease.is_fresh(bench.lease.next_due(due)), "and after each reply");
+    drop(next);
+}
+
 #[test]
 fn next_hold_counts_its_renewals_for_itself() {
     let most = renewed().max_renewals(1);

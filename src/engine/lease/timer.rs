@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | `EndValidity` | at the end of the lease | the same |
 //! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over |
-//! | `Renew` | after a third of the lease, of a claim after 200 ms | if a thread has taken it again since the last look; then also two thirds of a heartbeat after it was last confirmed |
+//! | `Renew` | after a third of the lease, of a claim after 200 ms | two thirds of a heartbeat after it was last confirmed, if a thread has taken it again since the last look; then also after a third of the lease |
 //! | `Ask` | at once, if the last change of a read-write lock had no reply, or an eviction was reported | never |
 //! | `Announce` | when it was held for a second, and every twenty | never |
 //!
@@ -62,10 +62,14 @@ impl Lease {
     /// The first moment at which the worker should come to it, for a thread that has just changed it.
     pub(crate) fn next_due(&self, now: Moment) -> Moment {
         let next = self.next_after(Moment::PAST);
-        if next != Moment::FAR && self.is_held() && self.count.is_unshown() {
-            return next.min(now.after(SHOW_AFTER));
+        if next == Moment::FAR {
+            return next;
         }
-        next
+        let shown_at = match self.is_held() && self.count.is_unshown() {
+            true => now.after(SHOW_AFTER),
+            false => Moment::FAR,
+        };
+        next.min(shown_at).min(self.next_refresh(now))
     }
 
     /// The worker comes to it, in a turn that began at `now`. Returns when it comes again, and whether a thread has taken
@@ -76,14 +80,13 @@ impl Lease {
         let was_retaken = self.was_retaken.swap(false, Ordering::SeqCst);
         let mut next = self.next_after(now);
         if was_retaken && self.is_held() && next != Moment::FAR {
-            // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
-            // and over would ask for one, and all such threads would wait for the lock of the task queue.
-            next = next.min(now.after(self.value.options.linger));
-            // One that is due already is sent in this turn.
-            let refresh_at = self.refresh_at();
-            if refresh_at > now {
-                next = next.min(refresh_at);
-            }
+            // A linger that begins after this ends no earlier, and is renewed no earlier. Without a look by then each thread
+            // that takes the lease over and over would ask for one, and all such threads would wait for the lock of the task
+            // queue.
+            next = next.min(now.after(self.value.options.linger)).min(self.refresh_after(now));
+        }
+        if next != Moment::FAR {
+            next = next.min(self.next_refresh(now));
         }
         self.due.set(next);
         (next, was_retaken)
@@ -143,6 +146,21 @@ impl Lease {
         match self.counts_renewals() {
             true => Moment::FAR,
             false => self.confirmed_at.get().after(REFRESHED_AFTER),
+        }
+    }
+
+    /// When it is to be renewed for the next thread that takes it, if that is ahead. One that is due already is sent when the
+    /// worker finds that a thread has taken it.
+    fn refresh_after(&self, now: Moment) -> Moment {
+        Some(self.refresh_at()).filter(|&at| at > now).unwrap_or(Moment::FAR)
+    }
+
+    /// The same of a lease that lingers, or that a thread has taken again since the last look: by then the worker comes, and
+    /// sees whether threads take it.
+    fn next_refresh(&self, now: Moment) -> Moment {
+        match self.is_held() && !self.was_retaken.load(Ordering::SeqCst) {
+            true => Moment::FAR,
+            false => self.refresh_after(now),
         }
     }
 

@@ -128,7 +128,7 @@ impl WorkerRequest {
                         LeaseNeed::Show => lease.confirmed(sent),
                         LeaseNeed::Change(change) => lease.change_settled(change),
                     }
-                    let due = lease.next_after(Moment::PAST);
+                    let due = lease.next_due(now);
                     Next::Look(watched, due)
                 }
                 // A release that has begun gets the same reply, and reports it. `lose` does nothing then.
