@@ -54,9 +54,10 @@ pub(crate) fn sleep(span: Duration) {
 /// For many threads that are woken at once: the standard library's `notify_all` wakes all by one
 /// system call. That of parking_lot moves them to the mutex, and each of them wakes the next one.
 ///
-/// And for a thread that must not be late. A mutex of parking_lot and a channel of crossbeam yield the
-/// processor up to seven times before they block, and on a busy machine each yield lasts until every other
-/// thread has had its turn. This mutex spins for a microsecond, and then blocks.
+/// And for what the worker shares with all callers, which must not hold it up. A mutex of parking_lot and a channel of
+/// crossbeam yield the processor up to seven times before they block, and on a busy machine each yield lasts until every
+/// other thread has had its turn: a worker that only counted the attempts to connect was late by a second. This mutex
+/// spins for a microsecond, and then blocks.
 pub(crate) mod contended {
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -64,7 +65,7 @@ pub(crate) mod contended {
     pub(crate) use std::sync::{Condvar, MutexGuard};
 
     /// A mutex that a panic does not poison.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
     impl<T> Mutex<T> {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use redis::RedisError;
 
-use crate::base::sync::{Condvar, Mutex};
+use crate::base::sync::contended::{self, Condvar, Mutex};
 use crate::base::time::Moment;
 use crate::wire::failure::Failure;
 use crate::wire::retry::{REFUSED, RetryBackoff};
@@ -102,12 +102,12 @@ impl ConnectAttempts {
 
     /// Waits until an attempt has ended that is not counted in `seen`, for no longer than `most`.
     pub(crate) fn wait(&self, seen: ConnectCounts, most: Duration) {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         // Compared under the lock: an attempt may have ended since the caller read the counts, and
         // its wake-up came before this wait. A spurious wake-up is harmless, as callers look again
         // anyway.
         if state.counts == seen {
-            self.ended.wait_for(&mut state, most);
+            drop(contended::wait_for(&self.ended, state, most));
         }
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::{ProtocolVersion, RedisError, Value};
 
-use crate::base::sync::{Arc, Mutex};
+use crate::base::sync::Arc;
+use crate::base::sync::contended::Mutex;
 use crate::base::time::{Clock, Moment};
 use crate::observe::Reconnected;
 use crate::observe::observers::Observers;

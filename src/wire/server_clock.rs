@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::sync::Mutex;
+use crate::base::sync::contended::Mutex;
 use crate::base::time::{Moment, drift_allowance};
 use crate::wire::epoch::Epochs;
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering};
+use crate::base::sync::contended::Mutex;
+use crate::base::sync::{Arc, AtomicBool, OnceLock, Ordering};
 use crate::base::time::Clock;
 use crate::topology::cluster::address::Address;
 use crate::topology::multi_node::node::{Node, NodeSettings};

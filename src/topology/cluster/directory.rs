@@ -19,7 +19,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::base::sync::contended::{self, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::thread::Role;
 use crate::base::time::{Clock, Moment};
 use crate::topology::cluster::address::{Address, SlotRange, ranges};
@@ -263,7 +264,7 @@ impl Directory {
                 if left.is_zero() {
                     return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
                 }
-                self.asked.wait_for(&mut map, left);
+                map = contended::wait_for(&self.asked, map, left);
             }
             // Nobody refreshed meanwhile, so this thread does. `seen` and not `due` decides: a
             // caller whose node failed a moment ago must not be satisfied by an older refresh.

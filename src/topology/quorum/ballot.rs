@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::sync::Mutex;
+use crate::base::sync::contended::Mutex;
 use crate::base::time::Moment;
 
 /// One bit for each server.

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, RedisError};
 
-use crate::base::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::base::sync::contended::Mutex;
+use crate::base::sync::{Arc, AtomicUsize, Ordering};
 use crate::base::thread::Threads;
 use crate::base::time::{Clock, Moment};
 use crate::topology::sentinel::finding::Findings;
