@@ -43,7 +43,6 @@ fn two_thousand_renewed_locks_are_all_kept_for_three_leases() {
 /// A trial in which a thread that only sleeps woke more than 100 ms late is void: the machine had no processor for the
 /// worker either.
 #[test]
-#[ignore = "an open fault: one trial in about twelve still loses the lease, and that cause is not known"]
 fn threads_that_relock_do_not_keep_another_lease_from_renewal() {
     let _alone = alone();
     let trials = std::env::var("LEASEHOLD_TRIALS").ok().and_then(|it| it.parse().ok()).unwrap_or(3);
