@@ -61,16 +61,11 @@ use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::long_wait::{LongWait, Place};
-use crate::engine::slot::{Admission, Attempt, Paused, Received, Slot, WaitLimit};
+use crate::engine::slot::{Admission, Attempt, Paused, REPLY_GRACE, Received, Slot, WaitLimit};
 use crate::observe::How;
 use crate::protocol::Protocol;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
-
-/// How long the last request may outlast the caller's wait: however short the wait is, one request gets
-/// the time that a reply usually takes. With the slack of sockets and of batches a call stays below 50 ms
-/// beyond its wait.
-pub(super) const REPLY_GRACE: Duration = Duration::from_millis(25);
 
 /// Waits for the lock and acquires it. Returns `None` if somebody else has it for longer than the caller
 /// waits.

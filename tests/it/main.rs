@@ -65,5 +65,6 @@ mod start;
 mod thread;
 mod token;
 mod version;
+mod wait_end;
 mod wake;
 mod wire;

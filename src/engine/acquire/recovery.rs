@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::time::Moment;
-use crate::engine::acquire::{AcquireLoop, NextAction, REPLY_GRACE};
-use crate::engine::heartbeat::HEARTBEAT;
-use crate::engine::slot::USUAL_REPLY_TIME;
+use crate::engine::acquire::{AcquireLoop, NextAction};
+use crate::engine::slot::{HELD_FOR, REPLY_GRACE, USUAL_REPLY_TIME};
 use crate::wire::failure::{Failure, NotSentReason};
 
 /// The consequence of a request for the lock that had no reply.
@@ -101,12 +100,10 @@ impl AcquireLoop<'_> {
     }
 
     /// Whether the last reply, which found a holder, stands although the request after it had no reply
-    /// within `time`: that was too little for a usual reply, and the last reply is recent. A waiter asks
-    /// once a heartbeat, so its last reply may be that old when its time is over, and a little older when
-    /// the request fails.
+    /// within `time`: that was too little for a usual reply, and the last reply is recent.
     pub(super) fn last_reply_stands(&self, time: Duration) -> bool {
         let brief = time <= USUAL_REPLY_TIME;
-        let is_recent = |at| self.context.now().since(at) <= HEARTBEAT * 2;
+        let is_recent = |at| self.context.now().since(at) <= HELD_FOR;
         brief && self.busy_at.is_some_and(is_recent)
     }
 

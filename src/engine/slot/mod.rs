@@ -46,7 +46,7 @@ pub(crate) use state::USUAL_REPLY_TIME;
 pub(crate) use state::unlock::Unlocked;
 use state::{EnterOutcome, SlotState};
 use step::Step;
-pub(crate) use wait_limit::WaitLimit;
+pub(crate) use wait_limit::{HELD_FOR, REPLY_GRACE, WaitLimit};
 pub(crate) use waiter::Admission;
 use waiter::{EnterRequest, Waiter};
 
@@ -241,6 +241,10 @@ impl Slot {
             if let Some(admission) = waiter.take() {
                 return admission;
             }
+            let now = self.context.now();
+            // However short the wait is, the reply to the request that is under way gets the time that a reply usually takes.
+            let grace = if state.is_known_to_be_held(now) { Duration::ZERO } else { REPLY_GRACE };
+            let deadline = deadline.after(grace);
             let until = deadline.min(long_wait.due);
             if until == Moment::FAR {
                 // Without an end, and not in slices as the clock would wait: slices are there so that a
@@ -249,7 +253,6 @@ impl Slot {
                 waiter.woken.wait(&mut state);
                 continue;
             }
-            let now = self.context.now();
             if deadline <= now {
                 // The lock is still that of the look at the admission, so none can come in between.
                 return state.time_out(waiter, since, now);

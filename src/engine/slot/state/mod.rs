@@ -83,7 +83,7 @@ use crate::engine::slot::door::Door;
 use crate::engine::slot::entry::Entry;
 use crate::engine::slot::fairness::Fairness;
 use crate::engine::slot::step::Step;
-use crate::engine::slot::wait_limit::WaitLimit;
+use crate::engine::slot::wait_limit::{HELD_FOR, WaitLimit};
 use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
 
 /// A reply may take this long before its absence counts as silence.
@@ -301,25 +301,24 @@ impl SlotState {
         Some(before + usize::from(self.acquirer.is_some()) + 1)
     }
 
-    /// How long Redis has been silent for a thread that has waited since `since`; `None` if no longer
-    /// than usual. The silence may have met one acquirer, or several that failed in turn.
+    /// How long Redis has been silent for a thread that has waited since `since`; `None` if a holder is known, and Redis
+    /// has not been silent for longer than usual.
     fn silence(&self, since: Moment, now: Moment) -> Option<Duration> {
-        // An acquirer asks once a heartbeat, so what it knows of a holder is at most two heartbeats old
-        // while Redis replies. Older knowledge says nothing about the time in which this thread waited.
-        let lately = since.max(now.before(HEARTBEAT * 2));
-        let has_reply =
-            self.acquirer.as_ref().is_none_or(Acquirer::has_reply) || self.last_held_at >= lately;
-
         let releasing = || self.entries.iter().filter_map(Entry::releasing_since).min();
-        // With a holder known, only the request that is under way can be unanswered. Without one this
-        // thread has learned nothing since it came: acquirers that fail one after the other, each of them
-        // quickly, have no long silence of their own.
         let asked_at = match &self.acquirer {
             Some(acquirer) => acquirer.asked_at(),
             None => releasing(),
         };
-        let silence = now.since(if has_reply { asked_at? } else { since });
-        (silence > USUAL_REPLY_TIME).then_some(silence)
+        if !self.is_known_to_be_held(now) {
+            // However short the wait was: `None` would say that somebody has the lock, which nobody has said.
+            return Some(now.since(asked_at.map_or(since, |asked_at| asked_at.min(since))));
+        }
+        Some(now.since(asked_at?)).filter(|&silence| silence > USUAL_REPLY_TIME)
+    }
+
+    /// Whether somebody has said lately that the lock is held: a reply, or a thread here that has it.
+    pub(super) fn is_known_to_be_held(&self, now: Moment) -> bool {
+        self.acquirer.is_none() || self.last_held_at >= now.before(HELD_FOR)
     }
 
     /// The acquirer begins another attempt: messages for the earlier one no longer count.
@@ -359,12 +358,13 @@ impl SlotState {
         let blocker = self.blocker();
         let acquirer = self.acquirer.as_ref();
         self.queue.retain(|waiter| {
-            let once = waiter.request.wait_limit == WaitLimit::TryOnce
+            // A waiter whose time is over has only waited for this.
+            let ends = waiter.request.wait_limit.is_over(step.now)
                 && acquirer.is_none_or(|acquirer| acquirer.answers_for(&waiter.request));
-            if once {
+            if ends {
                 step.admit(waiter, Admission::Busy(blocker.clone()));
             }
-            !once
+            !ends
         });
     }
 

@@ -900,6 +900,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::slot::threads_that_fail_in_turn_get_errors_and_never_none",
     ),
     bug(
+        "brief-silence-as-a-holder",
+        "outcomes",
+        "it::wait_end::wait_behind_a_thread_that_came_in_the_outage_is_an_error_too",
+    ),
+    bug(
         "wrong-type-as-busy",
         "outcomes",
         "it::wire::a_key_of_another_type_is_an_error_and_never_busy",
