@@ -108,6 +108,8 @@ fn wait_that_ends_while_another_holds_returns_none() {
         for (_, lock) in &locks {
             let (lock, sender) = (lock.clone(), sender.clone());
             scope.spawn(move || {
+                // Connects, for which 10 ms may be too short.
+                assert!(lock.try_lock().unwrap().is_none());
                 for round in 0..ROUNDS {
                     match lock.try_lock_for(Duration::from_micros(10_000 + round * 97)) {
                         Ok(None) => {}
