@@ -20,7 +20,7 @@ use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
 use crate::protocol::Protocol;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
-use crate::protocol::request::ForceRequest;
+use crate::protocol::request::{ForceRequest, ResizeRequest};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
 use crate::wire::{Cmd, Value};
@@ -85,10 +85,13 @@ impl Handle {
         acquire(&self.slot, &self.options.for_share(share), wait_limit, OwnedHold::new)
     }
 
-    /// Sets the limit in force of a semaphore with this limit.
-    pub(crate) fn resize(&self, limit: u32, declared: u32) -> Result<()> {
+    /// Sets the limit in force of a semaphore with the declared limit, for `keep` after the last use, or for the
+    /// lease of this handle if that is longer.
+    pub(crate) fn resize(&self, limit: u32, declared: u32, keep: Duration) -> Result<()> {
         let target = self.slot.target();
-        match self.ask(|it, deadline| it.server()?.resize(target, limit, declared, deadline))? {
+        let keep = keep.max(self.options.lease.ttl());
+        let request = ResizeRequest { limit, declared, keep };
+        match self.ask(|it, deadline| it.server()?.resize(target, request, deadline))? {
             None => Ok(()),
             Some(other) => {
                 let share = Share::Permits { count: 1, limit: declared };

@@ -140,7 +140,7 @@ pub(crate) enum Parts {
 /// | `request` | none | how many clients received it |
 /// | `inspect` | how many waiters to list, `inspect` or `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows |
 /// | `change` | owner, number, `r` `u` `w` or `beat`, fence's time to live, waiter's death after (µs), queue's time to live | `{1, token or 0, now, waiters}`; `{0, …}` as `acquire`: it waits; `{3, now}` a later change was made, or it does not wait; `{4, now}` not held |
-/// | `resize` | limit, deadline, fence's time to live, limit declared, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
+/// | `resize` | limit, deadline, fence's time to live, limit declared, how long the limit is kept after the last use, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
 /// | `look` of a weighted lock, which gets the lock's key alone | `look` | the owners |
 /// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
 ///

@@ -46,13 +46,13 @@
 //! | 15 | A hold ends here before its release is sent. Where the first reply was lost, "not the owner" is success while the hold would still be valid, else unknown. |
 //! | 16 | A release works while the server is out of memory: it begins with a `ZREM`. |
 //! | 17 | A lease with a command under way is neither passed on nor lingers. Limits of a hold count for each hold. |
-//! | 18 | Grants and replies report how many wait. An attempt that has had a waiter never lingers. |
+//! | 18 | Grants and replies report how many wait. An attempt that has had a waiter never lingers. A waiter tells the holders if all who wait before it are clients that hold. |
 //! | 19 | A token is never ahead of the server's clock, unless the counter is: then the server mints it. A hold that begins without Redis takes the next token once that clock has reached it, and waits for that if it is a few microseconds away. The last token used is written back. |
 //! | 20 | Numbers reach Redis with all their digits: no exponent, and below 2⁵³. |
 //! | 21 | Two tokens are equal only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
 //! | 23 | A weighted lock is one sorted set with its limit, the sum of the weights, and its holders with their slots and leases' ends. A script that adds a holder writes it and the sum by one `ZADD`; one that takes it out subtracts its weight, and only if it is there. |
-//! | 24 | A script takes out holders whose leases have ended before it looks at what fits, and then grants; so does a heartbeat. Renewals do neither. A sum that is too high is safe, so what fits anyway need not look. |
+//! | 24 | A script takes out holders whose leases have ended before it looks at what fits, and then grants; so does a heartbeat. Renewals do neither. A sum that is too high is safe, so what fits anyway need not look. A request counts the holders again before it is refused for the sum, where at most 64 hold: a holder that was taken out by hand has left its weight. |
 //! | 25 | A renewal changes the end of a lease that has not ended, and makes none. |
 //! | 26 | No time to live of a key is shortened by a shorter lease while others hold. |
 //! | 27 | All who fit are granted from the head of the line on, up to the first living one who does not; each has its own token, window and message. |
@@ -61,7 +61,7 @@
 //! | 30 | A hold whose validity is over stays lost: no later reply revives it, and its attempt is taken out of Redis once its last request is dead. |
 //! | 31 | Nothing below the engine sends a request twice that the engine counts as one: a repetition is a request of its own. |
 //! | 32 | The token of a write or an upgrade is above every earlier one; those of a semaphore grow for each slot. A repeated request has a later token than the first. |
-//! | 33 | Requests are compared with the limit that was declared first; the one in force may be another. A resize never touches the sum. A waiter that is above the limit is told, and does not stay in the line. |
+//! | 33 | Requests are compared with the limit that was declared first; the one in force may be another. A resize never touches the sum, and is kept for its own time after the last use; a request that is refused is a use. A waiter that is above the limit is told, and does not stay in the line. |
 //! | 34 | More held than the limit counts as somebody waits. |
 //! | 35 | Each change of a hold's weight has a number that grows; a number that is not the latest does nothing. An upgrade is given up by the next change. |
 //! | 36 | A hold is the lesser in its process before its downgrade is sent. A hold that was changed is neither passed on nor kept for the next thread. |

@@ -28,6 +28,16 @@ pub(crate) struct ChangeRequest<'a> {
     pub(crate) dies_after: Duration,
 }
 
+/// One request to set the limit of a semaphore that is in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResizeRequest {
+    pub(crate) limit: u32,
+    /// The limit that the user declares.
+    pub(crate) declared: u32,
+    /// How long the new limit is kept after the last use.
+    pub(crate) keep: Duration,
+}
+
 /// What a hold of a read-write lock becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeTo {

@@ -24,7 +24,9 @@ use crate::protocol::reply::{
     AcquireOutcome, AcquireReply, ChangeReply, Forced, Ownership, OwnershipReply, Released,
     Resized, acquired, changed, flag, forced, released, renewed, resized, unexpected,
 };
-use crate::protocol::request::{AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest};
+use crate::protocol::request::{
+    AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest, ResizeRequest,
+};
 use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
 use crate::protocol::transaction::Applied;
@@ -515,8 +517,7 @@ impl<B: Backend> ServerProtocol for ScriptProtocol<B> {
     fn resize(
         &self,
         target: &Target,
-        limit: u32,
-        declared: u32,
+        request: ResizeRequest,
         deadline: Moment,
     ) -> Result<Option<u64>, Failure> {
         let scripts = weighted(target)?;
@@ -528,7 +529,7 @@ impl<B: Backend> ServerProtocol for ScriptProtocol<B> {
                     Resized::Late(micros) => Err(micros),
                 })
             };
-            let request = |by| target.resize(scripts, limit, declared, by);
+            let request = |by| target.resize(scripts, request, by);
             // Twice is as good as once: it sets a limit, and another one that was set in between would
             // have been set at the same time.
             Failure::retry_disconnected(|| call_until_in_time(server, deadline, request, outcome))

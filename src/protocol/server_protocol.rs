@@ -6,7 +6,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::index::ScanPosition;
 use crate::protocol::reply::{ChangeReply, Ownership};
-use crate::protocol::request::ChangeRequest;
+use crate::protocol::request::{ChangeRequest, ResizeRequest};
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -22,13 +22,12 @@ pub(crate) trait ServerProtocol {
         deadline: Moment,
     ) -> Result<ChangeReply, Failure>;
 
-    /// Sets the limit of a semaphore that is in force, if no other limit than `declared` was declared for it.
+    /// Sets the limit of a semaphore that is in force, if no other limit was declared for it than the request says.
     /// Returns that limit if one was.
     fn resize(
         &self,
         target: &Target,
-        limit: u32,
-        declared: u32,
+        request: ResizeRequest,
         deadline: Moment,
     ) -> Result<Option<u64>, Failure>;
 

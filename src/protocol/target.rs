@@ -10,7 +10,7 @@ use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
 use crate::protocol::request::{
-    AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest,
+    AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest, ResizeRequest,
 };
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -220,15 +220,16 @@ impl Target {
         scripts.change.call(&self.keys, arguments)
     }
 
-    /// Sets the limit in force. `declared` is the one that the user declares.
+    /// Sets the limit in force.
     pub(crate) fn resize(
         &self,
         scripts: &'static WeightedScripts,
-        limit: u32,
-        declared: u32,
+        request: ResizeRequest,
         deadline_micros: u64,
     ) -> Call {
-        let numbers = [u64::from(limit), deadline_micros, fence(SHORTEST_FENCE), declared.into()];
+        let ResizeRequest { limit, declared, keep } = request;
+        let (fence, keep) = (fence(SHORTEST_FENCE), millis(keep));
+        let numbers = [limit.into(), deadline_micros, fence, declared.into(), keep];
         let arguments = numbers.map(Number).into_iter().chain([Bytes(b"resize")]);
         scripts.resize.call(&self.keys, arguments)
     }

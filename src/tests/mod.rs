@@ -15,6 +15,7 @@
 //! | `once` | jobs that run once in a period |
 //! | `locks` | what is announced and listed |
 //! | `rw_lock` | changes of a read-write lock without replies |
+//! | `semaphore` | how long a limit is remembered, and what refusals heal and ask for |
 //! | `skew` | clocks of servers that may differ |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
@@ -30,6 +31,7 @@ mod renewal;
 mod rw_lock;
 #[cfg(leasehold_shuttle)]
 mod schedule;
+mod semaphore;
 mod shared_channel;
 mod shutdown;
 mod skew;

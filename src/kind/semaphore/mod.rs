@@ -5,6 +5,7 @@ mod permit;
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
+use crate::base::option::check_span;
 use crate::base::share::Share;
 use crate::engine::slot::WaitLimit;
 use crate::kind::method::{every_kind_methods, shared_methods};
@@ -16,6 +17,8 @@ pub use permit::Permit;
 const MOST_PERMITS: u32 = 1_000;
 /// The most permits of a semaphore. Above that, numbers stand for other things in Redis.
 pub(crate) const HIGHEST_LIMIT: u32 = i32::MAX as u32;
+/// How long a limit that was set by `resize` is kept after the last use.
+const KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// A number of permits that processes share: at most so many holders at a time.
 ///
@@ -39,7 +42,7 @@ pub(crate) const HIGHEST_LIMIT: u32 = i32::MAX as u32;
 ///
 /// The limit is stored with the lock while it is in use, and for one lease after. A client that declares another
 /// one then gets an error ([`is_config`](crate::Error::is_config)) that names both. [`resize`](Semaphore::resize)
-/// changes how many there are at run time.
+/// changes how many there are at run time, for an hour after the last use.
 ///
 /// It is for one server, with sentinels or not, and for a cluster. A [`QuorumClient`](crate::QuorumClient) has none: a
 /// majority of servers can agree on one holder, and not on who has which part.
@@ -280,8 +283,10 @@ impl Semaphore {
     /// until then. Waiters that ask for more than the new limit get an error
     /// ([`is_config`](crate::Error::is_config)).
     ///
-    /// Like the limit that was declared, it is forgotten one lease after the last use. A limit of zero stops all
-    /// grants.
+    /// It lasts for an hour after the last use, or for one lease of this handle if that is longer;
+    /// [`resize_for`](Semaphore::resize_for) names another time. Then the semaphore has the limit again that its next
+    /// user declares. A permit that is held, a wait, and a request that is refused are uses. So a limit of zero, which
+    /// stops all grants, lasts for as long as somebody asks at least once an hour.
     ///
     /// # Errors
     ///
@@ -296,10 +301,33 @@ impl Semaphore {
     /// # }
     /// ```
     pub fn resize(&self, permits: u32) -> Result<()> {
+        self.resize_for(permits, KEPT)
+    }
+
+    /// The same as [`resize`](Semaphore::resize) for `keep` after the last use, from 1 ms to 30 days.
+    ///
+    /// It lasts for one lease of this handle if that is longer, and at least for as long as the limit before it would
+    /// have, unless nobody holds a permit or waits for one.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`resize`](Semaphore::resize), and [`is_config`](crate::Error::is_config) for a time out of these
+    /// bounds.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn demo(gpus: &leasehold::Semaphore) -> leasehold::Result<()> {
+    /// // Nobody gets a GPU over the long weekend.
+    /// gpus.resize_for(0, Duration::from_secs(4 * 24 * 60 * 60))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resize_for(&self, permits: u32, keep: Duration) -> Result<()> {
         if permits > HIGHEST_LIMIT {
             let right = format_args!("at most {HIGHEST_LIMIT}");
             return Err(Error::config("limit", permits, right).of(self.0.name()));
         }
-        self.0.resize(permits, self.declared())
+        check_span("keep of resize_for", keep).map_err(|error| error.of(self.0.name()))?;
+        self.0.resize(permits, self.declared(), keep)
     }
 }

@@ -55,7 +55,7 @@ if fits and used == 0 then
   end
   redis.call('ZADD', KEYS[1], unpack(words))
   if declared then
-    kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[4], 'GT')
+    kept = redis.pcall('PEXPIRE', KEYS[1], limit_ttl > 0 and math.max(limit_ttl, ARGV[4]) or ARGV[4], 'GT')
   else
     kept = redis.pcall('PEXPIRE', KEYS[1], ARGV[4])
   end

@@ -55,6 +55,10 @@ if before == ALL then
   return {1, tonumber(token), now, redis.call('ZCARD', KEYS[3])}
 end
 
+if used - before + ALL > limit then
+  recount()
+end
+
 -- Stands before everybody until it is the writer; returns the reply.
 local function line_up()
   if number > last then

@@ -15,7 +15,7 @@ local now = tonumber(micros(redis.call('TIME')))
 if not lease or lease <= now then
   return 0
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
+redis.call('PEXPIRE', KEYS[1], text(math.max(limit_ttl, ARGV[4])), 'GT')
 redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
 redis.call('ZADD', KEYS[1], 'XX', 'GT', text(now + 1000 * ARGV[2]), ARGV[1])
 if not KEYS[3] then

@@ -5,6 +5,14 @@
 --   u <attempt's number> <token> <server time> <number of the change> <waiters> <lock>          upgraded
 --   c <attempt's number> <limit> <lock>       your weight is above the limit in force, and never fits
 
+-- The limit of a resize is kept for its time from now on: it was used, also where it refuses a request. So a limit of
+-- zero lasts for as long as anybody asks.
+local function use_limit()
+  if limit_ttl > 0 then
+    redis.pcall('PEXPIRE', KEYS[1], text(limit_ttl), 'GT')
+  end
+end
+
 -- Takes out those whose leases have ended. A sum that is too high hurts nobody for a while, so that a script does
 -- it for so many at most.
 local function purge()
@@ -27,11 +35,49 @@ local function tell(channel, ...)
   redis.pcall('PUBLISH', channel, table.concat({...}, ' ') .. ' ' .. KEYS[1]) -- last, and may be forbidden
 end
 
+-- The first holders by the ends of their leases, so many at most.
+local function holders(most)
+  return redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', most)
+end
+
+-- Mends a sum that is above the weights of the holders, which no script leaves: somebody has taken a holder out by hand.
+-- While others wait nothing else would ever lower it, and nobody would be granted. So a request counts before it is
+-- refused for the sum, and only where few hold, as it looks at each (rule 24). A sum that is no higher than if each held
+-- the least that it can is right: one is the weight of a permit, of a reader, and of an upgradable one beyond 2^31.
+local function recount()
+  local count = redis.call('ZCOUNT', KEYS[1], LEASES, '+inf')
+  local most = is_rw and (used == ALL and 1 or used % 2147483648) or used
+  if count > 64 or count >= most then
+    return
+  end
+  local all = holders('64')
+  local sum, is_held, changes = 0, {}, {}
+  for i, attempt in ipairs(all) do
+    is_held[attempt], changes[i] = true, 'c/' .. attempt
+  end
+  changes = is_rw and changes[1] and redis.call('ZMSCORE', KEYS[1], unpack(changes)) or {}
+  for i, attempt in ipairs(all) do
+    sum = sum + (changes[i] and WEIGHTS[(changes[i] - BAND) % 4] or asked(attempt) or 0)
+  end
+  if sum >= used then
+    return
+  end
+  -- Its slots, or its change, may be left: there are as many slots as the sum says (rule 29).
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[1], text(BAND), '(' .. LEASES, 'BYSCORE')) do
+    local attempt = string.match(member, '^%w+/(.*)$')
+    if attempt and not is_held[attempt] then
+      redis.call('ZREM', KEYS[1], member)
+    end
+  end
+  redis.call('ZADD', KEYS[1], text(sum), 'used')
+  used = sum
+end
+
 -- Tells holders that somebody waits, or that they hold more than the limit (rule 34). All of them would be too many.
 local function tell_holders()
   -- As in renew.lua: those who wait may be the ones of the holder's own client.
   local waiters = redis.call('ZCARD', KEYS[3]) + (used > limit and 1 or 0)
-  for _, attempt in ipairs(redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', '32')) do
+  for _, attempt in ipairs(holders('32')) do
     local channel, number = listener(attempt)
     if channel and attempt ~= me then
       tell(channel, 'w', number, waiters)
@@ -129,7 +175,7 @@ end
 local function keep_line(ttl, keep)
   redis.call('PEXPIRE', KEYS[3], ttl)
   redis.call('PEXPIRE', KEYS[4], ttl)
-  redis.call('PEXPIRE', KEYS[1], keep, 'GT')
+  redis.call('PEXPIRE', KEYS[1], text(math.max(keep, limit_ttl)), 'GT')
 end
 
 -- Takes an attempt out of the line, or out of the lock, and serves those who wait. Returns whether it was a holder.
@@ -142,6 +188,7 @@ local function give_back(keep, last_token)
   local was = lease
   if was then
     drop(me)
+    use_limit()
     if last_token ~= '0' then
       keep_token(last_token, fence_for(tonumber(keep)))
     end

@@ -9,6 +9,7 @@
 --         declared, limit, used   up to 2^32: what users ask for, what is in force, the sum of the weights
 --         <i>/<attempt>           2^32 + slot: the i-th permit of an attempt (semaphore)
 --         c/<attempt>             2^32 + 4 * number + class: the last change of an attempt's weight (rule 35)
+--         ttl                     2^33 + ms: how long the limit of a resize is kept after the last use (rule 33)
 --         <attempt>               above 2^40: the end of its lease in server time, µs
 --       2 its fence (the last token)   the rest as in line.lua
 --
@@ -21,8 +22,9 @@
 -- The marks of a lock are the members declared, limit and used, with whole numbers as scores. In a read-write lock,
 -- declared and limit are 2^32, which no semaphore has. All other members have higher scores than the marks. While the
 -- sum is above zero, the lowest of these is a slot in a semaphore, and the highest is the lease of a holder in a
--- read-write lock. Where the sum is zero there are no slots, and the set has a time to live, as each script that makes
--- one gives it. If a user has taken that from a lock in use, its holders show that it is a lock.
+-- read-write lock. Where the sum is zero there are no slots, at most the member ttl of a semaphore, and the set has a
+-- time to live, as each script that makes one gives it. If a user has taken that from a lock in use, its holders show
+-- that it is a lock.
 --
 -- Any other sorted set belongs to a user, and one with the marks of the other kind is a lock of that kind. Both are
 -- left unchanged, and the reply says which it is (rule 43). All versions write the same marks, so that an older client
@@ -34,9 +36,11 @@
 local BAND, ALL = 4294967296, 4294967296
 local me = ARGV[1]
 -- Another type is an error (rule 43). A field is false where there is none.
-local known = redis.call('ZMSCORE', KEYS[1], 'declared', 'limit', 'used', me, 'c/' .. me)
+local known = redis.call('ZMSCORE', KEYS[1], 'declared', 'limit', 'used', me, 'c/' .. me, 'ttl')
 local declared, limit, used = tonumber(known[1]), tonumber(known[2]), tonumber(known[3]) or 0
 local lease, change = tonumber(known[4]), tonumber(known[5])
+-- How long the limit is kept after each use, ms; 0: no longer than a lease. No use shortens the lock's time to live.
+local limit_ttl = declared ~= ALL and known[6] and known[6] - 2 * BAND or 0
 
 -- What the attempt asks for; nothing if it means nothing here.
 local word = string.match(me, '^%dq:%x+:%x+:%d+:(%w+):')
@@ -51,10 +55,13 @@ elseif declared > 0 and math.min(limit, used) >= 0 and declared % 1 + limit % 1 
   if declared == ALL and limit == ALL and used <= ALL then
     found = 'read-write lock'
   elseif math.max(declared, limit, used) < 2147483648 then
-    found = 'semaphore'
+    found = limit_ttl >= 0 and limit_ttl < BAND and limit_ttl % 1 == 0 and 'semaphore'
   end
   if found and not (lease and word) then
     local at = used > 0 and declared == ALL and '-1' or '3'
+    if used == 0 and declared ~= ALL and known[6] then
+      at = '4' -- above ttl
+    end
     local member = redis.call('ZRANGE', KEYS[1], at, at, 'WITHSCORES')
     if used > 0 then
       found = string.match(member[1] or '', '^[%d/]+q:%x+:%x+:%d+:%w+:') and found

@@ -31,7 +31,7 @@ if lease then
   -- Asked again: the same slots, and never a shorter lease (rule 3). The token is above the first one. PEXPIRE comes
   -- first, as it is never refused.
   local till = math.max(lease, now + 1000 * ttl)
-  redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
+  redis.call('PEXPIRE', KEYS[1], text(math.max(limit_ttl, ARGV[4])), 'GT')
   redis.call('ZADD', KEYS[1], 'XX', text(till), me)
   local slots, permits = {}, {}
   for i = 1, is_rw and 0 or weight do
@@ -53,12 +53,17 @@ if not weight or weight > limit then
   if place then
     leave(me)
   end
+  use_limit()
   serve(keep)
   return {4, declared or wish, limit, now}
 end
 if mode == 'beat' and not place then
   serve(keep)
   return {3, now}
+end
+
+if used + weight > limit then
+  recount()
 end
 
 local is_new = not place
@@ -71,6 +76,25 @@ if is_new then
   if mode == 'try' then
     return busy(0)
   end
+end
+
+-- Whether all who wait before this place are clients that hold. A client whose threads keep a lock busy has a place of
+-- its own in the line, and its messages to itself tell it nothing. So a waiter behind it tells it. Behind another
+-- client it need not: that one has told the holders.
+local function is_behind_holders(ahead)
+  if ahead == 0 or ahead > 32 then
+    return ahead == 0
+  end
+  local holds = {}
+  for _, attempt in ipairs(holders('32')) do
+    holds[listener(attempt) or ''] = true
+  end
+  for _, attempt in ipairs(redis.call('ZRANGE', KEYS[3], '(0', '(' .. text(place), 'BYSCORE')) do
+    if not holds[listener(attempt) or ''] then
+      return false
+    end
+  end
+  return true
 end
 
 -- Stands in the line until it is granted; returns the reply.
@@ -97,7 +121,7 @@ local function line_up()
     leave(attempt)
   end
   local ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
-  if ahead == 0 then
+  if is_behind_holders(ahead) then
     tell_holders()
   end
   return busy(ahead)

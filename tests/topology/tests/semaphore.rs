@@ -16,6 +16,7 @@ suite! {
     no_slot_has_two_holders_and_its_tokens_grow
     lease_is_renewed_and_its_loss_reported
     resize_is_in_force_for_all_clients
+    limit_of_zero_lasts_for_an_hour_after_the_last_request
     ended_permit_is_granted_again
     commands_apply_only_while_it_is_held
     close_gives_permits_back
@@ -149,6 +150,22 @@ fn resize_is_in_force_for_all_clients<T: Single>(scene: &Scene<'_, T>) {
     assert_eq!(there.acquire().unwrap().slot(), 0);
     let other = scene.client().semaphore(scene.name("x"), LIMIT + 1).unwrap();
     assert!(other.try_acquire().unwrap_err().is_config());
+}
+
+/// Leases are far shorter.
+fn limit_of_zero_lasts_for_an_hour_after_the_last_request<T: Single>(scene: &Scene<'_, T>) {
+    let (here, there) = (gpus_with(scene, renewed(2_000)), gpus_with(scene, renewed(2_000)));
+    let name = scene.name("x");
+    let left = || scene.ask::<i64>(&name, &[b"PTTL", &name]);
+    let is_long = |left: Vec<i64>| !left.is_empty() && left.iter().all(|left| *left > 3_000_000);
+    here.resize(0).unwrap();
+    assert!(is_long(left()), "{:?}", left());
+    scene.ask::<i64>(&name, &[b"PEXPIRE", &name, b"60000"]);
+    assert!(there.try_acquire().unwrap_err().is_config());
+    assert!(is_long(left()), "{:?}", left());
+    here.resize_for(1, ms(1)).unwrap();
+    let shortened = left();
+    assert!(shortened.iter().all(|left| *left <= 2_000), "{shortened:?}");
 }
 
 /// Its holder says nothing, and no message tells of the end.

@@ -438,6 +438,66 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "ARGV[4], 'declared', text(math.min(used, limit)), 'used')",
     ),
     (
+        "resize-kept-as-long-as-a-fence",
+        "kind/weighted/resize.lua",
+        "limit, limit_ttl = tonumber(ARGV[1]), tonumber(ARGV[5])",
+        "limit, limit_ttl = tonumber(ARGV[1]), tonumber(ARGV[3])",
+    ),
+    (
+        "resize-forgotten-after-a-grant",
+        "kind/weighted/acquire.lua",
+        "limit_ttl > 0 and math.max(limit_ttl, ARGV[4]) or ARGV[4]",
+        "ARGV[4]",
+    ),
+    (
+        "resize-forgotten-after-a-release",
+        "kind/weighted/release.lua",
+        "    if limit_ttl > 0 then",
+        "    if false then",
+    ),
+    (
+        "resize-undone-while-asked-for",
+        "kind/weighted/wait.lua",
+        "  use_limit()\n",
+        "",
+    ),
+    (
+        "sum-never-counted-again",
+        "kind/weighted/wait.lua",
+        "if used + weight > limit then\n  recount()",
+        "if false then\n  recount()",
+    ),
+    (
+        "upgrade-never-counts-again",
+        "kind/weighted/change.lua",
+        "if used - before + ALL > limit then\n  recount()",
+        "if false then\n  recount()",
+    ),
+    (
+        "recount-leaves-the-slots",
+        "kind/weighted/serve.lua",
+        "if attempt and not is_held[attempt] then",
+        "if false then",
+    ),
+    (
+        "recount-of-what-was-asked-for",
+        "kind/weighted/serve.lua",
+        "changes = is_rw and changes[1] and",
+        "changes = false and",
+    ),
+    (
+        "recount-of-the-first-ones",
+        "kind/weighted/serve.lua",
+        "  if count > 64 or count >= most then",
+        "  if count >= most then",
+    ),
+    (
+        "own-place-hides-other-waiters",
+        "kind/weighted/wait.lua",
+        "  if is_behind_holders(ahead) then",
+        "  if ahead == 0 then",
+    ),
+    (
         "weighted-over-the-limit-not-told",
         "kind/weighted/renew.lua",
         "if used > limit then\n  waiters = waiters + 1",
@@ -464,8 +524,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-lock-ends-with-the-last-lease",
         "kind/weighted/give.lua",
-        "redis.call('PEXPIRE', KEYS[1], text(keep), 'GT')",
-        "redis.call('PEXPIRE', KEYS[1], text(keep))",
+        "redis.call('PEXPIRE', KEYS[1], text(math.max(keep, limit_ttl)), 'GT')\n    else",
+        "redis.call('PEXPIRE', KEYS[1], text(math.max(keep, limit_ttl)))\n    else",
     ),
     (
         "weighted-fence-ends-with-the-last-lease",
@@ -512,7 +572,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-renewal-refused-when-full",
         "kind/weighted/renew.lua",
-        "redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')\nredis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease\n",
+        "redis.call('PEXPIRE', KEYS[1], text(math.max(limit_ttl, ARGV[4])), 'GT')\nredis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease\n",
         "",
     ),
     (

@@ -1294,6 +1294,56 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "weighted::limit::holder_above_a_smaller_limit_is_granted_again",
     ),
     bug(
+        "resize-kept-as-long-as-a-fence",
+        "rule 33",
+        "weighted::limit::limit_of_a_resize_is_kept_after_each_use",
+    ),
+    bug(
+        "resize-forgotten-after-a-grant",
+        "rule 33",
+        "weighted::limit::limit_of_a_resize_is_kept_after_each_use",
+    ),
+    bug(
+        "resize-forgotten-after-a-release",
+        "rule 33",
+        "weighted::limit::limit_of_a_resize_is_kept_after_each_use",
+    ),
+    bug(
+        "resize-undone-while-asked-for",
+        "rule 33",
+        "weighted::limit::limit_of_a_resize_is_kept_after_each_use",
+    ),
+    bug(
+        "sum-never-counted-again",
+        "rule 24",
+        "weighted::recount::refusal_counts_the_holders_again",
+    ),
+    bug(
+        "upgrade-never-counts-again",
+        "rule 24",
+        "weighted::recount::upgrade_counts_the_holders_again",
+    ),
+    bug(
+        "recount-leaves-the-slots",
+        "rule 29",
+        "weighted::recount::refusal_counts_the_holders_again",
+    ),
+    bug(
+        "recount-of-what-was-asked-for",
+        "rule 24",
+        "weighted::recount::weights_are_counted_as_they_were_changed",
+    ),
+    bug(
+        "recount-of-the-first-ones",
+        "rule 45",
+        "weighted::recount::sum_of_more_than_64_holders_stays",
+    ),
+    bug(
+        "own-place-hides-other-waiters",
+        "rule 18",
+        "weighted::line::waiter_behind_the_holders_own_client_tells_them",
+    ),
+    bug(
         "weighted-over-the-limit-not-told",
         "rule 34",
         "weighted::limit::smaller_limit_grants_nobody_until_it_fits",

@@ -7,7 +7,7 @@ use crate::explore::scenario;
 use crate::script::with_bug;
 use crate::search::explore;
 use crate::table::MUTATIONS;
-use crate::{change, hold, kind, limit, line, memory, refusal, slot};
+use crate::{change, hold, kind, limit, line, memory, recount, refusal, slot};
 
 struct Caught {
     bug: &'static str,
@@ -86,6 +86,16 @@ const ALL: &[Caught] = &[
         limit::another_declared_limit_is_refused_while_in_use
     ),
     caught!("weighted-resize-cuts-the-sum", limit::holder_above_a_smaller_limit_is_granted_again),
+    caught!("resize-kept-as-long-as-a-fence", limit::limit_of_a_resize_is_kept_after_each_use),
+    caught!("resize-forgotten-after-a-grant", limit::limit_of_a_resize_is_kept_after_each_use),
+    caught!("resize-forgotten-after-a-release", limit::limit_of_a_resize_is_kept_after_each_use),
+    caught!("resize-undone-while-asked-for", limit::limit_of_a_resize_is_kept_after_each_use),
+    caught!("sum-never-counted-again", recount::refusal_counts_the_holders_again),
+    caught!("upgrade-never-counts-again", recount::upgrade_counts_the_holders_again),
+    caught!("recount-leaves-the-slots", recount::refusal_counts_the_holders_again),
+    caught!("recount-of-what-was-asked-for", recount::weights_are_counted_as_they_were_changed),
+    caught!("recount-of-the-first-ones", recount::sum_of_more_than_64_holders_stays),
+    caught!("own-place-hides-other-waiters", line::waiter_behind_the_holders_own_client_tells_them),
     caught!("weighted-over-the-limit-not-told", limit::smaller_limit_grants_nobody_until_it_fits),
     caught!(
         "weighted-full-lease-on-a-repeated-grant",

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ::redis::Value;
 
-use crate::lab::{Lab, TTL, permits, reader};
+use crate::lab::{Lab, TTL, permits, reader, writer};
 use crate::request::{ALL, Attempt, FENCE, LOCK, Mode, Reply, Request, Weight};
 
 impl Lab {
@@ -44,18 +44,44 @@ fn uncontended_pair_runs_few_commands() {
     }
 }
 
+/// A refusal counts the holders besides (rule 24).
+#[test]
+fn refused_request_runs_few_commands() {
+    for (limit, holder, waiter, most) in
+        [(1, permits(0, 1), permits(1, 1), 8), (ALL, reader(0), writer(1), 8)]
+    {
+        let mut lab = Lab::real(limit);
+        lab.take(holder);
+        let [one, join, beat] =
+            [Mode::Try, Mode::Join, Mode::Beat].map(|mode| lab.acquire_request(waiter, mode));
+        let refused = lab.inner(&one);
+        let joined = lab.inner(&join);
+        println!(
+            "{waiter:?}: {refused} commands, {joined} to line up, {} to stay",
+            lab.inner(&beat)
+        );
+        assert!(refused <= most, "{refused}");
+    }
+}
+
 /// The server's time of an acquire and its release, in µs.
 fn pair(lab: &mut Lab, attempt: Attempt) -> f64 {
-    const ROUNDS: u32 = 2_000;
     let acquire = lab.acquire_request(attempt, Mode::Join);
     let release = Request::Release { attempt, ttl: TTL, last_token: 0 };
-    let by_digest = [acquire, release].map(|request| {
+    server_time(lab, &[acquire, release])
+}
+
+/// The server's time of these requests, one after the other, in µs.
+fn server_time(lab: &mut Lab, requests: &[Request]) -> f64 {
+    const ROUNDS: u32 = 2_000;
+    let by_digest = requests.iter().map(|request| {
         let mut words = request.words(&lab.scripts);
         let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), words[1].clone()];
         let Ok(Value::BulkString(digest)) = lab.command(&load) else { panic!("a digest") };
         (words[0], words[1]) = (b"EVALSHA".to_vec(), digest);
         words
     });
+    let by_digest: Vec<_> = by_digest.collect();
     let rounds = (0..5).map(|_| {
         lab.ask(&["CONFIG", "RESETSTAT"]);
         for _ in 0..ROUNDS {
@@ -83,6 +109,18 @@ fn server_time_of_a_pair() {
         let mut lab = Lab::real(1 << 30);
         fill(&mut lab, holders);
         println!("with {holders} holders and a gap: {:.1} µs", pair(&mut lab, permits(0, 1)));
+    }
+}
+
+/// With the bug `sum-never-counted-again`, that of a refusal that does not count the holders.
+#[test]
+#[ignore = "measures"]
+fn server_time_of_a_refusal() {
+    for holders in [2, 8, 64, 65, 1_000] {
+        let mut lab = Lab::real(u64::from(holders));
+        fill(&mut lab, holders + 1);
+        let request = lab.acquire_request(permits(1, 1), Mode::Try);
+        println!("refused by {holders}: {:.1} µs", server_time(&mut lab, &[request]));
     }
 }
 

@@ -56,7 +56,10 @@ pub(crate) fn request_past_its_deadline_does_nothing() {
         assert_eq!(lab.waiting(), 0);
         let force = Request::Force { attempt: permits(0, 2), deadline, ttl };
         assert_eq!(lab.run(&force), Reply::Late);
-        assert_eq!(lab.run(&Request::Resize { limit: 1, declared: 2, deadline, ttl }), Reply::Late);
+        assert_eq!(
+            lab.run(&Request::Resize { limit: 1, declared: 2, deadline, ttl, keep: ttl }),
+            Reply::Late
+        );
         assert_eq!(lab.content().limit, 2);
     });
 }

@@ -27,7 +27,7 @@ fn commands(lab: &mut Lab, is_rw: bool) -> Vec<(Name, Vec<Vec<u8>>)> {
         all.into_iter().map(|(name, request)| (name, request.words(&lab.scripts))).collect();
     let text = attempt.text();
     let more: [(Name, &[&str]); 4] = [
-        (Name::Resize, &["3", &deadline.to_string(), "1000", "2", "resize"]),
+        (Name::Resize, &["3", &deadline.to_string(), "1000", "2", "1000", "resize"]),
         (Name::Inspect, &["10", "inspect"]),
         (Name::Look, &["look"]),
         (Name::Transaction, &[&text, "2", "GET", "y"]),
@@ -123,6 +123,12 @@ pub(crate) fn set_with_marks_and_more_is_data() {
         &[
             marks!("4", "0", "7", "alice"),
             marks!("4", "0", "4294967296", "alice"),
+            marks!("4", "0", "8589934599", "ttl", "8589934600", "alice"),
+            marks!("4", "0", "7", "alice", "8589934599", "ttl"),
+            marks!("4", "0", "8589934591", "ttl"),
+            marks!("4", "0", "12884901888", "ttl"),
+            marks!("4", "0", "8589934599.5", "ttl"),
+            marks!("4294967296", "0", "8589934599", "ttl"),
             marks!("4294967296", "0", "7", "alice"),
             marks!("4294967296", "0", "4294967296", "alice"),
             marks!("4294967296", "0", "4294967300", "alice"),

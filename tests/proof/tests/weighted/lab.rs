@@ -227,8 +227,13 @@ impl Lab {
     }
 
     pub(crate) fn resize(&mut self, limit: u64) -> Reply {
+        self.resize_for(limit, TTL)
+    }
+
+    /// The limit is kept for so many ms after the last use.
+    pub(crate) fn resize_for(&mut self, limit: u64, keep: u32) -> Reply {
         let deadline = self.now() + 60_000_000;
-        self.run(&Request::Resize { limit, declared: self.limit, deadline, ttl: TTL })
+        self.run(&Request::Resize { limit, declared: self.limit, deadline, ttl: TTL, keep })
     }
 
     pub(crate) fn force(&mut self, attempt: Attempt) -> Reply {

@@ -1,7 +1,7 @@
 //! The limit of a semaphore: what is declared, and what is in force (rule 33).
 
-use crate::lab::{on_both, permits};
-use crate::request::{Mode, Reply, Says};
+use crate::lab::{Lab, TTL, on_both, permits};
+use crate::request::{LOCK, Mode, Reply, Says};
 
 #[test]
 pub(crate) fn another_declared_limit_is_refused_while_in_use() {
@@ -109,5 +109,56 @@ pub(crate) fn holder_above_a_smaller_limit_is_granted_again() {
         lab.resize(1);
         assert!(matches!(lab.acquire(permits(0, 2), Mode::Join), Reply::Granted { .. }));
         assert_eq!(lab.content().used, 2, "what is held is never cut");
+    });
+}
+
+/// In ms. No lease is that long.
+const KEPT: u32 = 40 * TTL;
+
+/// What an operator has limited stays so for as long as the resize says, whatever was done last.
+#[track_caller]
+fn is_kept(lab: &mut Lab, what: &str, use_it: impl FnOnce(&mut Lab)) {
+    lab.ask(&["PEXPIRE", LOCK, &(2 * TTL).to_string()]);
+    use_it(lab);
+    let left = lab.content().left[0];
+    // A real clock goes on.
+    assert!(left > i64::from(KEPT - TTL), "after {what} it is kept for {left} ms");
+}
+
+#[test]
+pub(crate) fn limit_of_a_resize_is_kept_after_each_use() {
+    on_both(2, |lab| {
+        is_kept(lab, "the first resize", |lab| assert_eq!(lab.resize_for(1, KEPT), Reply::Done(0)));
+        is_kept(lab, "a first grant", |lab| _ = lab.take(permits(0, 1)));
+        is_kept(lab, "a renewal", |lab| assert_eq!(lab.renew(permits(0, 1)), Reply::Done(0)));
+        is_kept(lab, "a repeated request", |lab| _ = lab.take(permits(0, 1)));
+        is_kept(lab, "a wait", |lab| lab.wait(permits(1, 1)));
+        is_kept(lab, "a hand-over", |lab| _ = lab.release(permits(0, 1)));
+        is_kept(lab, "a release", |lab| _ = lab.release(permits(1, 1)));
+        is_kept(lab, "a resize", |lab| _ = lab.resize_for(2, KEPT));
+        lab.take(permits(0, 1));
+        is_kept(lab, "a grant beside another", |lab| _ = lab.take(permits(1, 1)));
+        is_kept(lab, "a forced release", |lab| _ = lab.force(permits(1, 1)));
+        lab.resize_for(0, KEPT);
+        lab.release(permits(0, 1));
+        let stopped = Reply::Config { declared: 2, limit: 0 };
+        for mode in [Mode::Try, Mode::Join] {
+            is_kept(lab, "a request", |lab| assert_eq!(lab.acquire(permits(2, 1), mode), stopped));
+        }
+    });
+}
+
+/// A time that was named in error is mended once nobody uses the lock, and no lease is cut.
+#[test]
+pub(crate) fn later_resize_shortens_the_time_of_a_lock_that_nobody_uses() {
+    on_both(2, |lab| {
+        lab.resize_for(1, KEPT);
+        lab.resize_for(1, TTL / 2);
+        assert!(lab.content().left[0] <= i64::from(TTL / 2));
+        lab.take(permits(0, 1));
+        lab.resize_for(2, 1);
+        assert!(lab.content().left[0] > i64::from(TTL / 2));
+        lab.release(permits(0, 1));
+        lab.take(permits(0, 2));
     });
 }

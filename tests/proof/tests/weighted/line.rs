@@ -1,7 +1,7 @@
 //! The line: who is granted, and in which order.
 
-use crate::lab::{on_both, permits, reader, upgradable, writer};
-use crate::request::{ALL, Message, Mode, Reply, Request, Says};
+use crate::lab::{Lab, on_both, permits, reader, upgradable, writer};
+use crate::request::{ALL, Attempt, Message, Mode, Reply, Request, Says};
 
 /// Rule 27.
 #[test]
@@ -288,5 +288,31 @@ pub(crate) fn change_of_an_attempt_that_waits_grants_it_like_any_other() {
         let holder = lab.content().holders.remove(0);
         let now = lab.now();
         assert!(holder.ends > now + 1_000_000, "{holder:?} at {now}");
+    });
+}
+
+/// A client whose threads keep the lock busy has a place of its own before the others, and would never hear of them.
+#[test]
+pub(crate) fn waiter_behind_the_holders_own_client_tells_them() {
+    on_both(2, |lab| {
+        let told = |lab: &mut Lab| {
+            let wanted = |it: &Message| match it.says {
+                Says::Wanted { waiters } => Some((it.client, it.number, waiters)),
+                _ => None,
+            };
+            lab.messages().iter().filter_map(wanted).collect::<Vec<_>>()
+        };
+        lab.take(permits(0, 1));
+        lab.take(permits(1, 1));
+        lab.wait(Attempt { number: 2, ..permits(0, 1) });
+        lab.wait(Attempt { number: 2, ..permits(1, 1) });
+        lab.messages();
+        lab.wait(permits(2, 1));
+        assert_eq!(told(lab), [(0, 1, 3), (1, 1, 3)]);
+        lab.acquire(permits(2, 1), Mode::Beat);
+        assert_eq!(told(lab), [(0, 1, 3), (1, 1, 3)], "a heartbeat tells it again");
+        // That one has told them.
+        lab.wait(permits(3, 1));
+        assert_eq!(told(lab), []);
     });
 }

@@ -7,6 +7,7 @@
 //! | `lab` | a server in memory, or a real one |
 //! | `hold`, `line`, `slot`, `change`, `limit`, `memory`, `kind`, `refusal` | what each script does, rule by rule, on both |
 //! | `random` | random operations against a simple reference, on both |
+//! | `recount` | sums that are too high because somebody has taken a holder out by hand |
 //! | `explore`, `scenario` | all that can happen among a few clients, exhaustively |
 //! | `client`, `wire`, `server`, `world`, `heal`, `invariant`, `trace` | who takes part in that, and what must hold |
 //! | `search`, `fold`, `redis`, `patch`, `table` | those of the explorer of the mutex, the server in memory, and the mutation gate |
@@ -41,6 +42,7 @@ mod memory;
 #[path = "../mutation/script.rs"]
 mod patch;
 mod random;
+mod recount;
 #[path = "../../../../src/topology/memory/redis/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the library and its tests need more of it")]
 mod redis;

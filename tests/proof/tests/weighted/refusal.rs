@@ -238,7 +238,7 @@ pub(crate) fn refused_resize_leaves_no_lock_without_an_end() {
         begin: |_| {},
         ask: |lab| {
             let deadline = lab.now() + 60_000_000;
-            Request::Resize { limit: 3, declared: 2, deadline, ttl: TTL }
+            Request::Resize { limit: 3, declared: 2, deadline, ttl: TTL, keep: TTL }
         },
         refused: 4,
     };

@@ -145,6 +145,8 @@ pub(crate) enum Request {
         declared: u64,
         deadline: u64,
         ttl: u32,
+        /// How long the limit is kept after the last use.
+        keep: u32,
     },
 }
 
@@ -195,10 +197,11 @@ impl Request {
                 let rest = [number(ttl), dies_after.to_string(), number(line)];
                 (Name::Change, [first, rest].concat())
             }
-            Request::Resize { limit, declared, deadline, ttl } => {
+            Request::Resize { limit, declared, deadline, ttl, keep } => {
                 let [limit, deadline, declared] =
                     [limit, deadline, declared].map(|number| number.to_string());
-                (Name::Resize, vec![limit, deadline, number(ttl), declared, "resize".to_owned()])
+                let rest = [number(ttl), declared, number(keep), "resize".to_owned()];
+                (Name::Resize, [limit, deadline].into_iter().chain(rest).collect())
             }
         };
         command(scripts.text(name, is_rw), arguments.iter().map(String::as_str))

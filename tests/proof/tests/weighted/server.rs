@@ -214,6 +214,7 @@ impl Machine {
                 declared: self.plans[0].limit,
                 deadline: micros(by),
                 ttl: millis(self.resize_ttl),
+                keep: millis(self.resize_ttl),
             },
         }
     }

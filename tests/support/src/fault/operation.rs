@@ -64,11 +64,11 @@ impl Operation {
             [_, _, _, _, b"beat", _, _] | [_, _, _, _, b"beat", _, _, _] => Operation::Beat,
             [_, _, b"beat", _, _, _] => Operation::Beat,
             [_, _, b"r" | b"u" | b"w", _, _, _] => Operation::Change,
+            [_, _, _, _, _, b"resize"] => Operation::Resize,
             // With a limit, of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
                 Operation::Acquire
             }
-            [_, _, _, _, b"resize"] => Operation::Resize,
             [_, _, _, b"quiet"] => Operation::Release,
             [_, _, _, b"force" | b"any"] => Operation::Force,
             [_, _, _, _] => Operation::Renew,
@@ -123,7 +123,7 @@ mod tests {
             ("EVALSHA sha 4 k k k k me 7 1000 any", Operation::Force),
             ("EVALSHA sha 4 k k k k me 1000 0 30000 join 3000000 60000 4", Operation::Acquire),
             ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
-            ("EVALSHA sha 4 k k k k 8 1000 30000 4 resize", Operation::Resize),
+            ("EVALSHA sha 4 k k k k 8 1000 30000 4 3600000 resize", Operation::Resize),
             ("EVALSHA sha 5 k k k k k me 1 w 30000 3000000 60000", Operation::Change),
             ("EVALSHA sha 5 k k k k k me 2 u 30000 3000000 60000", Operation::Change),
             ("EVALSHA sha 5 k k k k k me 1 beat 30000 3000000 60000", Operation::Beat),
