@@ -525,9 +525,11 @@ impl LockOptions {
     /// asks Redis otherwise: a lock that was deleted or taken meanwhile is noticed by then. While
     /// threads lock over and over, the worker renews the lease more than once a second for that.
     ///
-    /// Only a renewed lease of a [`Mutex`](crate::Mutex) that queues lingers. A process that locks
-    /// more than once a microsecond sends a command now and then, because no token runs ahead of
-    /// the server's clock.
+    /// Only a renewed lease of a lock that queues lingers. A process that locks more than once a
+    /// microsecond sends a command now and then, because no token runs ahead of the server's clock.
+    ///
+    /// Permits and readers that linger do not keep out their own process: when Redis refuses a call
+    /// of the same client for their name, the client gives them back and asks again.
     ///
     /// ```
     /// use leasehold::LockOptions;

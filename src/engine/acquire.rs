@@ -57,11 +57,13 @@ use crate::engine::blocked_call;
 use crate::engine::blocker::Blocker;
 use crate::engine::context::Context;
 use crate::engine::durability::confirm;
-use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
+use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT, pause_until_free};
 use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::long_wait::{LongWait, Place};
-use crate::engine::slot::{Admission, Attempt, Paused, REPLY_GRACE, Received, Slot, WaitLimit};
+use crate::engine::slot::{
+    Admission, Attempt, EndedLinger, Paused, REPLY_GRACE, Received, Slot, WaitLimit,
+};
 use crate::observe::How;
 use crate::protocol::Protocol;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
@@ -488,10 +490,18 @@ impl<'a> AcquireLoop<'a> {
         self.place =
             (mode != AcquireMode::Try).then(|| Place::InQueue(busy.ahead.saturating_add(1)));
         let queued = (mode != AcquireMode::Try).then_some(self.options);
-        self.note_held_elsewhere(Some(Blocker::Remote(busy.holder, self.context.now())), queued);
+        let blocker = Blocker::Remote(busy.holder, self.context.now());
+        let lingered = self.note_held_elsewhere(Some(blocker), queued);
         // Ended by every reply, also by the last; begun below only by a thread that goes on waiting.
         if busy.ttl.is_some() {
             self.context.no_expiry_warnings.end(self.slot.target().name());
+        }
+        if !lingered.is_empty() {
+            // The place that they free may be the one that this thread lacks. A single attempt asks again, too: it was
+            // refused for what no thread has.
+            let deadline = self.context.exchange_deadline().min(self.last_deadline);
+            lingered.into_iter().for_each(|ended| ended.release_now(deadline));
+            return NextAction::Again(Duration::ZERO);
         }
 
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
@@ -531,23 +541,25 @@ impl<'a> AcquireLoop<'a> {
         // hand over.
         let polls = kind == WaitKind::Spin || (!busy.hands_over && kind == WaitKind::Queue);
         let most = if polls && busy.ahead == 0 { self.backoff.next() } else { HEARTBEAT };
-        // Redis rounds the rest of the lease down to a millisecond. Without one more this would ask just
-        // before the end, and find the lock held.
-        let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        NextAction::Again(most.min(ttl).min(left))
+        NextAction::Again(most.min(pause_until_free(busy.ttl)).min(left))
     }
 
     /// Several clients have a part of the votes of a quorum each. Nobody will publish a release, so they
     /// ask again, at random moments.
     fn retry_after_split(&mut self, apart: Duration) -> NextAction {
-        self.note_held_elsewhere(None, None);
+        drop(self.note_held_elsewhere(None, None));
         let Some(left) = self.time_left() else { return NextAction::GiveUp(Ok(())) };
         let pause = self.backoff.next() + apart.mul_f64(fastrand::f64());
         NextAction::Again(pause.min(left))
     }
 
-    /// Redis has replied, and this attempt does not have the lock.
-    fn note_held_elsewhere(&mut self, blocker: Option<Blocker>, queued: Option<&LockOptions>) {
+    /// Redis has replied, and this attempt does not have the lock. Returns the leases that lingered here: what the
+    /// caller does not release is released in the background.
+    fn note_held_elsewhere(
+        &mut self,
+        blocker: Option<Blocker>,
+        queued: Option<&LockOptions>,
+    ) -> Vec<EndedLinger> {
         self.long_wait.how = How::Queued;
         self.long_wait.blocker.clone_from(&blocker);
         self.outage = None;
@@ -555,7 +567,7 @@ impl<'a> AcquireLoop<'a> {
         // The reply is final about every earlier request of this attempt, for one server. Of several
         // servers some may not have replied, and may have accepted it.
         self.attempt.unknown = self.context.protocol.may_still_own(&self.attempt.value.bytes);
-        self.slot.held_elsewhere(blocker, queued);
+        self.slot.held_elsewhere(blocker, queued)
     }
 
     fn start_listening(&mut self, mode: AcquireMode) -> Result<()> {

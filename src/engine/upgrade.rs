@@ -15,7 +15,7 @@ use crate::engine::acquire::{cancelled_error, last_deadline};
 use crate::engine::backoff::Backoff;
 use crate::engine::blocked_call;
 use crate::engine::blocker::Blocker;
-use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
+use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT, pause_until_free};
 use crate::engine::holding::Holding;
 use crate::engine::long_wait::LongWait;
 use crate::engine::ownership::taken_by_wrong_type;
@@ -152,8 +152,7 @@ impl Upgrade<'_> {
                 Err(error) => Err(error),
             };
         }
-        let ttl = busy.ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        Ok(HEARTBEAT.min(ttl))
+        Ok(HEARTBEAT.min(pause_until_free(busy.ttl)))
     }
 
     /// Asks again in spite of an error, while the client rides the outage out. At the end of the caller's time the

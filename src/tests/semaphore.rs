@@ -1,11 +1,13 @@
 //! How long the limit of a semaphore is remembered, and what a refusal heals.
 
+use std::any::Any;
 use std::time::Duration;
 
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::unbounded;
 use crate::base::sync::spawn;
 use crate::client::LockClient;
+use crate::kind::{Guard, Semaphore};
 use crate::testing::Server;
 use crate::tests::double::{listen, until};
 
@@ -78,6 +80,60 @@ fn listening(server: &Server) -> LockClient {
     client
 }
 
+/// Takes so many permits, one by one, and gives them back, so that they linger.
+fn lingering(client: &LockClient, count: usize) -> Semaphore {
+    let options = LockOptions::new().linger(12 * SECOND);
+    let gpus = client.semaphore_with("gpu", 4, options).unwrap();
+    let permits: Vec<_> = (0..count).map(|_| gpus.acquire().unwrap()).collect();
+    drop(permits);
+    assert_eq!(gpus.holders().unwrap().len(), count, "they linger");
+    gpus
+}
+
+/// The time stands still, so that no linger ends by itself.
+#[test]
+fn permits_that_linger_do_not_keep_their_own_process_out() {
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let gpus = lingering(&client, 2);
+    let (sender, taken) = unbounded();
+    let waits = gpus.clone();
+    spawn("waiter", move || sender.send(waits.acquire_many(3).unwrap().slots().to_vec()).unwrap())
+        .unwrap();
+    assert_eq!(taken.recv_timeout(SOON).unwrap().len(), 3);
+    until(|| gpus.holders().unwrap().len() <= 1);
+}
+
+#[test]
+fn single_attempt_is_not_refused_for_permits_that_linger() {
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let gpus = lingering(&client, 2);
+    assert_eq!(gpus.try_acquire_many(3).unwrap().unwrap().slots(), [0, 1, 2]);
+
+    let all = client.semaphore_with("other", 4, LockOptions::new().linger(12 * SECOND)).unwrap();
+    let permits: Vec<_> = (0..4).map(|_| all.acquire().unwrap()).collect();
+    drop(permits);
+    assert_eq!(all.holders().unwrap().len(), 4, "they linger");
+    // It cannot use a lease of another length.
+    let lease = LockOptions::new().lease(Lease::renewed(7 * SECOND));
+    let other = client.semaphore_with("other", 4, lease).unwrap();
+    assert!(other.try_acquire().unwrap().is_some());
+}
+
+/// With a permit of another client in its way it is refused all the same, after the lingers have ended.
+#[test]
+fn lingers_end_also_where_that_is_not_enough() {
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let gpus = lingering(&client, 2);
+    let other = server.client().semaphore("gpu", 4).unwrap();
+    let held = other.acquire_many(2).unwrap();
+    assert!(gpus.try_acquire_many(3).unwrap().is_none());
+    assert_eq!(gpus.holders().unwrap().len(), 1);
+    drop(held);
+}
+
 /// One client's place in the line is before the other's, and its threads keep the lock busy.
 #[test]
 fn waiter_behind_the_holders_own_client_tells_the_holder() {
@@ -100,5 +156,45 @@ fn waiter_behind_the_holders_own_client_tells_the_holder() {
     held.release().unwrap();
     for _ in 0..2 {
         taken.recv_timeout(SOON).unwrap();
+    }
+}
+
+/// Takes a lock of one of the kinds, by its number. Returns what gives it back when it is dropped.
+fn take(client: &LockClient, kind: usize, options: LockOptions) -> Box<dyn Any> {
+    let own = |guard: Guard| guard.into_owned().unwrap();
+    match kind {
+        0 => Box::new(own(client.mutex_with("a", options).unwrap().lock().unwrap())),
+        1 => Box::new(own(client.reentrant_with("a", options).unwrap().lock().unwrap())),
+        2 => Box::new(client.semaphore_with("a", 1, options).unwrap().acquire().unwrap()),
+        _ => Box::new(client.rw_lock_with("a", options).unwrap().write().unwrap()),
+    }
+}
+
+/// The holder's lease ends in 5 ms, and a reply that says so is no reason to ask in 6.
+#[test]
+fn no_reply_makes_a_waiter_ask_within_ten_milliseconds() {
+    for kind in 0..4 {
+        let server = Server::standing_still();
+        let (here, there) = (listening(&server), server.client());
+        let brief = LockOptions::new().lease(Lease::fixed(Duration::from_millis(5)));
+        // Nobody gives it back.
+        std::mem::forget(take(&there, kind, brief));
+        let link = server.link(&here);
+        let before = link.exchanges();
+        let (sender, taken) = unbounded();
+        spawn("waiter", move || {
+            drop(take(&here, kind, LockOptions::new()));
+            sender.send(()).unwrap();
+        })
+        .unwrap();
+        until(|| link.exchanges() > before);
+        server.advance(Duration::ZERO);
+        let asked = link.exchanges();
+        server.advance(Duration::from_millis(9));
+        assert_eq!(link.exchanges(), asked, "kind {kind}");
+        until(|| {
+            server.advance(Duration::from_millis(10));
+            taken.try_recv().is_ok()
+        });
     }
 }

@@ -290,7 +290,8 @@ impl Try<'_> {
         let (acquired, sending) = self.reply.take()?;
         let next = match acquired.outcome {
             Ok(AcquireReply::Busy(busy)) => {
-                it.note_held_elsewhere(Some(Blocker::Remote(busy.holder, it.context.now())), None);
+                let blocker = Blocker::Remote(busy.holder, it.context.now());
+                drop(it.note_held_elsewhere(Some(blocker), None));
                 None
             }
             Ok(AcquireReply::Refused { declared, limit }) => Some(it.refuse(declared, limit)),

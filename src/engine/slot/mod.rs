@@ -49,6 +49,7 @@ use step::Step;
 pub(crate) use wait_limit::{HELD_FOR, REPLY_GRACE, WaitLimit};
 pub(crate) use waiter::Admission;
 use waiter::{EnterRequest, Waiter};
+pub(crate) use watch::EndedLinger;
 
 /// One name, one kind, one client.
 pub(crate) struct Slot {
@@ -282,14 +283,16 @@ impl Slot {
         self.state.lock().restart(number);
     }
 
-    /// Redis has replied that another process has the lock. `queued` is what the acquirer asks for, if it
-    /// stands in the queue now.
+    /// Redis has replied that the lock is held, and not by a thread that could pass it on. `queued` is what the
+    /// acquirer asks for, if it stands in the queue now. Returns the leases that lingered here and may be in its way:
+    /// the caller releases them and asks again.
     pub(crate) fn held_elsewhere(
         self: &Arc<Slot>,
         blocker: Option<Blocker>,
         queued: Option<&LockOptions>,
-    ) {
-        self.transition(|state, step| state.held_elsewhere(blocker, queued, step));
+    ) -> Vec<EndedLinger> {
+        let ended = self.transition(|state, step| state.held_elsewhere(blocker, queued, step));
+        ended.into_iter().map(|lease| self.ended_linger(lease)).collect()
     }
 
     /// Takes what was received for the acquirer. If there is nothing and `asks` is true, notes that the

@@ -30,7 +30,7 @@
 //! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
 //! | `take_received`, `take_passed` | arriving | asking | |
 //! | | resting, given | asking again, or ending with what was received | |
-//! | `held_elsewhere` | asking, asking again | resting | threads with one attempt get *busy* |
+//! | `held_elsewhere` | asking, asking again | resting | threads with one attempt get *busy*; if leases lingered, they are releasing instead, and the caller releases them and asks again |
 //! | `granted` | any acquirer | held | these too; the worker watches the lease |
 //! | `stop_acquiring` | any acquirer | no acquirer; or the next thread, resting or arriving | the next takes the place in the queue along |
 //! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; an acquirer that rests is given |
@@ -328,14 +328,16 @@ impl SlotState {
         }
     }
 
-    /// Redis has replied to the acquirer that another process has the lock. `queued` is what it asks for, if
-    /// it stands in the queue now.
+    /// Redis has replied to the acquirer that the lock is held. `queued` is what it asks for, if it stands in the
+    /// queue now. Returns the leases that lingered: the caller releases them, and the acquirer asks again.
     pub(super) fn held_elsewhere(
         &mut self,
         blocker: Option<Blocker>,
         queued: Option<&LockOptions>,
         step: &mut Step,
-    ) {
+    ) -> Vec<Arc<Lease>> {
+        // What no thread has must not keep this process out. None lingers anew while a thread acquires.
+        let ended: Vec<_> = std::iter::from_fn(|| self.end_linger(|_, _| true, step)).collect();
         if let Some(acquirer) = &mut self.acquirer {
             if self.overlaps && acquirer.queued.is_none() {
                 acquirer.queued = queued.copied().map(Box::new);
@@ -345,10 +347,15 @@ impl SlotState {
                 self.note_wait(step);
             }
         }
+        if !ended.is_empty() {
+            // The reply to the next request is the one for the single attempts behind it.
+            return ended;
+        }
         self.last_held_at = step.now;
         // Another client has the lock: the pause for listeners was worth it, and none is due any more.
         self.fairness.end(true, step.now);
         self.fail_try_lockers(step);
+        ended
     }
 
     fn fail_try_lockers(&mut self, step: &mut Step) {

@@ -1421,6 +1421,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::semaphore::limit::permits_over_the_limit_are_not_passed_on",
     ),
     bug(
+        "lingers-keep-their-own-process-out",
+        "what no thread has is no holder",
+        "leasehold::tests::semaphore::permits_that_linger_do_not_keep_their_own_process_out",
+    ),
+    bug(
+        "lingers-refuse-a-single-attempt",
+        "what no thread has is no holder",
+        "leasehold::tests::semaphore::single_attempt_is_not_refused_for_permits_that_linger",
+    ),
+    bug(
+        "reply-asks-at-once",
+        "waiters spare the server",
+        "leasehold::tests::semaphore::no_reply_makes_a_waiter_ask_within_ten_milliseconds",
+    ),
+    bug(
         "permits-passed-past-those-elsewhere",
         "rule 18",
         "leasehold::engine::slot::state::tests::overlap::lease_is_not_passed_on_past_those_who_wait_elsewhere",
