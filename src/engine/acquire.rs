@@ -37,6 +37,7 @@
 //! just released the lock: `slot::fairness` has the rules.
 
 mod attempt;
+mod companion;
 mod grant;
 mod recovery;
 pub(crate) mod several;
@@ -65,7 +66,6 @@ use crate::engine::slot::{
     Admission, Attempt, EndedLinger, Paused, REPLY_GRACE, Received, Slot, WaitLimit,
 };
 use crate::observe::How;
-use crate::protocol::Protocol;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
 use crate::protocol::request::{AcquireMode, AcquireRequest};
 
@@ -157,6 +157,10 @@ fn acquire_inner(
             }
             Ok(Some(hold))
         }
+        Admission::Granted(hold) => {
+            slot.context().listen_for(options);
+            Ok(Some(hold))
+        }
         Admission::Ask(hold, number) => {
             acquire_loop(Attempt::new(slot, options, number), long_wait).ask(hold)
         }
@@ -168,6 +172,9 @@ fn acquire_inner(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
         ))),
+        Admission::NoTurn => Err(Error::timeout(
+            "timed out before this thread could ask Redis: other threads of the process ask first; wait longer",
+        )),
         Admission::Cancelled => Err(cancelled_error(slot.context())),
     }
 }
@@ -423,10 +430,7 @@ impl<'a> AcquireLoop<'a> {
             self.restart_attempt();
         }
         let sending = self.prepare(self.mode());
-        let request = self.request(&sending);
-        let target = self.slot.target();
-        let ask = |protocol: &dyn Protocol| protocol.acquire(target, &request, sending.deadline);
-        let acquired = self.context.exchange(ask);
+        let acquired = self.ask_for_all(&sending);
         self.judge(acquired, &sending)
     }
 

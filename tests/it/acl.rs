@@ -948,7 +948,7 @@ const OPERATIONS: &[Operation] = &[
         name: "wait for a permit",
         title: "Semaphore",
         begin: |other| Ok(boxed(other.semaphore("x", 2)?.acquire_many(2)?)),
-        ask: |client, _| client.semaphore("x", 2)?.try_acquire_for(ms(50)).map(mem::forget),
+        ask: |client, _| client.semaphore("x", 2)?.try_acquire_for(ms(300)).map(mem::forget),
     },
     Operation {
         name: "read",
@@ -972,7 +972,7 @@ const OPERATIONS: &[Operation] = &[
         name: "wait to write",
         title: "RwLock",
         begin: |other| Ok(boxed(other.rw_lock("x")?.read()?)),
-        ask: |client, _| client.rw_lock("x")?.try_write_for(ms(50)).map(mem::forget),
+        ask: |client, _| client.rw_lock("x")?.try_write_for(ms(300)).map(mem::forget),
     },
     Operation {
         name: "read and upgrade later",

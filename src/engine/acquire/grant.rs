@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
@@ -20,7 +21,7 @@ impl AcquireLoop<'_> {
         self.context.no_expiry_warnings.end(self.slot.target().name());
         let Granted { token, ttl, sent, micros, received, waiters, permits } = granted;
         let now = self.context.now();
-        if let Some((what, span)) = self.exceeded_limit(sent, ttl, now) {
+        if let Some((what, span)) = exceeded_limit(self.options, sent, ttl, now) {
             // A lease that is over when it begins would be reported as a loss of a lock that the caller
             // never had. `unknown` makes `drop` remove from Redis what is left of it.
             self.attempt.unknown = true;
@@ -41,21 +42,6 @@ impl AcquireLoop<'_> {
         // No caller has had the lease, so nobody is told of a loss, and `drop` removes it from Redis.
         self.attempt.unknown = true;
         NextAction::Fail(cancelled_error(self.context))
-    }
-
-    /// Returns the limit that a hold has already reached at `now`, by its name, and its length;
-    /// `None` if the hold can begin. Redis made the grant at `sent` or later.
-    pub(super) fn exceeded_limit(
-        &self,
-        sent: Moment,
-        ttl: Duration,
-        now: Moment,
-    ) -> Option<(&'static str, Duration)> {
-        if validity(sent, ttl, self.options) <= now {
-            return Some(("lease", ttl));
-        }
-        let most = self.options.longest_hold().filter(|&most| sent.after(most) <= now)?;
-        Some(("max_hold", most))
     }
 
     /// Takes the grant of a message if it is certainly valid; otherwise asks Redis.
@@ -122,8 +108,23 @@ impl AcquireLoop<'_> {
         // `sent` is a moment that is surely before the grant; a message has no request that was
         // sent. The window counts from it, so the lease ends here before it ends in Redis, however
         // late the message came.
-        let sent =
-            after.filter(|&sent| whole && self.exceeded_limit(sent, window, now).is_none())?;
+        let fits = |&sent: &Moment| exceeded_limit(self.options, sent, window, now).is_none();
+        let sent = after.filter(|sent| whole && fits(sent))?;
         Some(Granted { token, ttl: window, sent, micros, received, waiters, permits })
     }
+}
+
+/// Returns the limit that a hold has already reached at `now`, by its name, and its length; `None` if the hold can begin.
+/// Redis made the grant at `sent` or later.
+pub(super) fn exceeded_limit(
+    options: &LockOptions,
+    sent: Moment,
+    ttl: Duration,
+    now: Moment,
+) -> Option<(&'static str, Duration)> {
+    if validity(sent, ttl, options) <= now {
+        return Some(("lease", ttl));
+    }
+    let most = options.longest_hold().filter(|&most| sent.after(most) <= now)?;
+    Some(("max_hold", most))
 }

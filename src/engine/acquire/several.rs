@@ -188,9 +188,14 @@ fn enter<'a>(
                 return Err(cancelled_error(slot.context()).of(slot.target().name()));
             }
             // The other admissions are for threads that have waited, or may have to.
-            None | Some(Admission::TakeOver(..) | Admission::NoReply(_) | Admission::Ask(..)) => {
-                break;
-            }
+            None
+            | Some(
+                Admission::TakeOver(..)
+                | Admission::Granted(_)
+                | Admission::NoReply(_)
+                | Admission::NoTurn
+                | Admission::Ask(..),
+            ) => break,
         }
     }
     Ok(Some(entered))

@@ -243,9 +243,7 @@ impl Slot {
                 return admission;
             }
             let now = self.context.now();
-            // However short the wait is, the reply to the request that is under way gets the time that a reply usually takes.
-            let grace = if state.is_known_to_be_held(now) { Duration::ZERO } else { REPLY_GRACE };
-            let deadline = deadline.after(grace);
+            let deadline = state.wait_end(waiter, deadline, self.context.bounds.exchange, now);
             let until = deadline.min(long_wait.due);
             if until == Moment::FAR {
                 // Without an end, and not in slices as the clock would wait: slices are there so that a
@@ -317,6 +315,28 @@ impl Slot {
             }
             is_granted
         })
+    }
+
+    /// The acquirer asks for the first time: returns the attempts of other threads that travel along, by number, with
+    /// their options.
+    pub(crate) fn take_along(&self, options: &LockOptions) -> Vec<(u64, LockOptions)> {
+        let identity = self.context.protocol.identity();
+        self.state.lock().take_along(options, || identity.next_attempt())
+    }
+
+    /// The request of this attempt was granted. Returns whether its thread has the hold.
+    pub(crate) fn granted_along(
+        self: &Arc<Slot>,
+        hold: &Arc<Hold>,
+        number: u64,
+        waiters: u32,
+    ) -> bool {
+        self.transition(|state, step| state.granted_along(hold, number, waiters, step))
+    }
+
+    /// No other thread's attempt travels along any more.
+    pub(crate) fn end_along(&self) {
+        self.state.lock().end_along();
     }
 
     /// The acquirer gives up, and the next thread acquires. An attempt that this thread cannot use goes to

@@ -23,6 +23,8 @@ pub(crate) enum Admission {
     TakeOver(Attempt, Duration),
     /// It holds the lock.
     Held(Arc<Hold>),
+    /// The same: Redis has granted a request that travelled with that of the acquirer.
+    Granted(Arc<Hold>),
     /// It has a hold of an entry that threads share, and is the acquirer: it asks whether somebody waits. If so, it
     /// gives the hold back and acquires with an attempt of this number.
     Ask(Arc<Hold>, u64),
@@ -30,6 +32,8 @@ pub(crate) enum Admission {
     Busy(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
     NoReply(Duration),
+    /// The same, and Redis has replied to other threads meanwhile.
+    NoTurn,
     /// The wait was cancelled.
     Cancelled,
 }

@@ -35,14 +35,12 @@ impl SlotState {
         } else {
             waiters
         };
-        // The acquirer too: the message may come before the reply with the grant.
-        let heard =
-            self.acquirer.as_mut().map(|it| &mut it.heard).filter(|heard| heard.number == number);
-        let entries = self.entries.iter_mut().filter(|entry| entry.is_attempt(number));
-        let demands = heard.map(|heard| &mut heard.demand).into_iter();
+        // Also where the message comes before the reply with the grant.
         // A message that counts none was sent by a waiter all the same.
-        let demands = demands.chain(entries.map(|entry| &mut entry.demand));
-        demands.map(|demand| demand.set(waiters.max(1))).count() > 0
+        let waiters = waiters.max(1);
+        let heard = self.heard_of(number).map(|heard| heard.demand.set(waiters));
+        let entries = self.entries.iter_mut().filter(|entry| entry.is_attempt(number));
+        heard.into_iter().chain(entries.map(|entry| entry.demand.set(waiters))).count() > 0
     }
 
     /// The reply to a request about an entry counts those who wait.
@@ -70,8 +68,7 @@ impl SlotState {
 
     /// A message reports that this attempt was evicted: the worker asks Redis about its lease at once.
     pub(in crate::engine::slot) fn on_evicted(&mut self, number: u64, step: &mut Step) {
-        let heard = self.acquirer.as_mut().map(|it| &mut it.heard);
-        if let Some(heard) = heard.filter(|heard| heard.number == number) {
+        if let Some(heard) = self.heard_of(number) {
             // The reply with the grant may still be on its way. `granted` looks at this.
             heard.evicted = true;
         }

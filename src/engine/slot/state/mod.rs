@@ -32,6 +32,9 @@
 //! | | resting, given | asking again, or ending with what was received | |
 //! | `held_elsewhere` | asking, asking again | resting | threads with one attempt get *busy*; if leases lingered, they are releasing instead, and the caller releases them and asks again |
 //! | `granted` | any acquirer | held | these too; the worker watches the lease |
+//! | `take_along` | asking | the same, with companions: threads of the queue whose requests travel along | |
+//! | `granted_along` | asking, with that companion | its thread holds, beside others | the thread holds; the worker watches the lease |
+//! | `end_along` | asking | the same, without companions | |
 //! | `stop_acquiring` | any acquirer | no acquirer; or the next thread, resting or arriving | the next takes the place in the queue along |
 //! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; an acquirer that rests is given |
 //! | `end_over` | held | held by those whose time is not over | losses; the caller removes an entry without a hold |
@@ -59,6 +62,7 @@
 //! reply, for a fresh reply, or for a release under way: before that it could not tell a holder from an
 //! outage.
 
+mod companion;
 mod message;
 mod share;
 #[cfg(test)]
@@ -80,10 +84,11 @@ use crate::engine::lease::{Count, Lease};
 use crate::engine::slot::acquirer::{Acquirer, AcquirerPhase, Heard, Received, Upgrader};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::door::Door;
-use crate::engine::slot::entry::Entry;
+use crate::engine::slot::entry::{Demand, Entry};
 use crate::engine::slot::fairness::Fairness;
+use crate::engine::slot::state::companion::Companion;
 use crate::engine::slot::step::Step;
-use crate::engine::slot::wait_limit::{HELD_FOR, WaitLimit};
+use crate::engine::slot::wait_limit::{HELD_FOR, REPLY_GRACE, WaitLimit};
 use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
 
 /// A reply may take this long before its absence counts as silence.
@@ -113,10 +118,14 @@ pub(super) struct SlotState {
     /// The thread here that waits to become the writer. Apart, as few slots ever have one.
     pub(super) upgrader: Option<Box<Upgrader>>,
     queue: VecDeque<Arc<Waiter>>,
+    /// Those of them whose requests travel with that of the acquirer.
+    companions: Vec<Companion>,
     /// The entry of a reader that threads here share.
     door: Door,
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
+    /// When Redis last replied to a thread here.
+    replied_at: Moment,
     pub(super) fairness: Fairness,
     /// When the worker announces the slot; [`Moment::FAR`] while it is not in use.
     announce_at: Moment,
@@ -132,8 +141,10 @@ impl SlotState {
             entries: Vec::new(),
             upgrader: None,
             queue: VecDeque::new(),
+            companions: Vec::new(),
             door: Door::SHUT,
             last_held_at: Moment::PAST,
+            replied_at: Moment::PAST,
             fairness: Fairness::default(),
             announce_at: Moment::FAR,
             slot_due: Moment::FAR,
@@ -282,6 +293,7 @@ impl SlotState {
     ) -> Admission {
         self.queue.retain(|other| !Arc::ptr_eq(other, waiter));
         match self.silence(since, now) {
+            Some(_) if self.has_replied(since, now) => Admission::NoTurn,
             Some(silence) => Admission::NoReply(silence),
             None => Admission::Busy(self.blocker()),
         }
@@ -314,6 +326,28 @@ impl SlotState {
             return Some(now.since(asked_at.map_or(since, |asked_at| asked_at.min(since))));
         }
         Some(now.since(asked_at?)).filter(|&silence| silence > USUAL_REPLY_TIME)
+    }
+
+    /// Whether Redis has replied to other threads while a thread has waited since `since`, the last time a moment ago.
+    fn has_replied(&self, since: Moment, now: Moment) -> bool {
+        self.replied_at >= since && now.since(self.replied_at) <= USUAL_REPLY_TIME
+    }
+
+    /// Until when a thread waits for its turn. A single attempt gets an exchange, and another for each reply to those
+    /// before it. However short any other wait is, the reply to a request that is under way gets the time that a reply
+    /// usually takes.
+    pub(super) fn wait_end(
+        &self,
+        waiter: &Waiter,
+        deadline: Moment,
+        exchange: Duration,
+        now: Moment,
+    ) -> Moment {
+        match waiter.request.wait_limit {
+            WaitLimit::TryOnce => deadline.max(self.replied_at.after(exchange)),
+            WaitLimit::Until(_) if self.is_known_to_be_held(now) => deadline,
+            WaitLimit::Until(_) => deadline.after(REPLY_GRACE),
+        }
     }
 
     /// Whether somebody has said lately that the lock is held: a reply, or a thread here that has it.
@@ -352,6 +386,7 @@ impl SlotState {
             return ended;
         }
         self.last_held_at = step.now;
+        self.replied_at = step.now;
         // Another client has the lock: the pause for listeners was worth it, and none is due any more.
         self.fairness.end(true, step.now);
         self.fail_try_lockers(step);
@@ -401,24 +436,11 @@ impl SlotState {
             return false;
         }
         let Some(acquirer) = self.acquirer.take() else { return false };
-        // What messages said about this attempt before the reply came stays valid (rule 18).
-        let Heard { number, mut demand, evicted, .. } = acquirer.heard;
-        demand.add(waiters);
-        // Almost always the only element. A vector would reserve four, in each of what may be 100,000
-        // slots.
-        if self.entries.is_empty() {
-            self.entries.reserve_exact(1);
-        }
-        self.entries.push(Entry::new(number, hold, demand, step.now));
+        let (number, demand) = self.add_entry(acquirer.heard, hold, waiters, step);
+        self.replied_at = step.now;
         self.fairness.end(false, step.now);
 
         let lease = &hold.lease;
-        if evicted {
-            // The eviction is later than the grant, though its message came first. Only Redis can say
-            // whether it is true, so the lease is in doubt from the start, and the worker asks now.
-            lease.doubt(step.now);
-        }
-        self.note_hold(lease, step);
         if lease.access() == Some(Access::Read) {
             // Also by an upgrade of this process, which may not be heard of elsewhere yet.
             match demand.wanted || self.upgrader.is_some() {
@@ -435,6 +457,33 @@ impl SlotState {
             self.fail_try_lockers(step);
         }
         true
+    }
+
+    /// Adds the entry of an attempt that was granted. Returns its number, and the waiters that are known.
+    fn add_entry(
+        &mut self,
+        heard: Heard,
+        hold: &Arc<Hold>,
+        waiters: u32,
+        step: &mut Step,
+    ) -> (u64, Demand) {
+        // What messages said about this attempt before the reply came stays valid (rule 18).
+        let Heard { number, mut demand, evicted, .. } = heard;
+        demand.add(waiters);
+        // Almost always the only element. A vector would reserve four, in each of what may be 100,000
+        // slots.
+        if self.entries.is_empty() {
+            self.entries.reserve_exact(1);
+        }
+        self.entries.push(Entry::new(number, hold, demand, step.now));
+        let lease = &hold.lease;
+        if evicted {
+            // The eviction is later than the grant, though its message came first. Only Redis can say
+            // whether it is true, so the lease is in doubt from the start, and the worker asks now.
+            lease.doubt(step.now);
+        }
+        self.note_hold(lease, step);
+        (number, demand)
     }
 
     /// The acquirer gives up, and the next thread acquires. That thread takes over the attempt, with its

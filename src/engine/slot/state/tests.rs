@@ -97,8 +97,13 @@ impl Bench {
                 self.paused = Some(pause);
                 self.begin_to_acquire();
             }
-            Admission::Held(hold) | Admission::Ask(hold, _) => self.held.push(hold),
-            Admission::Busy(_) | Admission::NoReply(_) | Admission::Cancelled => {}
+            Admission::Held(hold) | Admission::Granted(hold) | Admission::Ask(hold, _) => {
+                self.held.push(hold);
+            }
+            Admission::Busy(_)
+            | Admission::NoReply(_)
+            | Admission::NoTurn
+            | Admission::Cancelled => {}
         }
     }
 
@@ -125,10 +130,10 @@ impl Bench {
         let text = match admission {
             Admission::Acquire { .. } => "acquire",
             Admission::TakeOver(..) => "take over",
-            Admission::Held(_) => "held",
+            Admission::Held(_) | Admission::Granted(_) => "held",
             Admission::Ask(..) => "ask",
             Admission::Busy(_) => "busy",
-            Admission::NoReply(_) => "unanswered",
+            Admission::NoReply(_) | Admission::NoTurn => "unanswered",
             Admission::Cancelled => "cancelled",
         };
         self.on_admission(admission);

@@ -900,6 +900,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::slot::threads_that_fail_in_turn_get_errors_and_never_none",
     ),
     bug(
+        "tries-one-after-the-other",
+        "waits",
+        "leasehold::tests::semaphore::threads_that_come_together_share_round_trips",
+    ),
+    bug(
+        "permit-of-a-thread-that-left-kept",
+        "rule 6",
+        "leasehold::tests::semaphore::permit_of_a_thread_that_left_is_given_back",
+    ),
+    bug(
+        "reply-to-others-as-silence",
+        "outcomes",
+        "leasehold::tests::semaphore::wait_that_ends_before_its_thread_could_ask_is_a_timeout",
+    ),
+    bug(
         "brief-silence-as-a-holder",
         "outcomes",
         "it::wait_end::wait_behind_a_thread_that_came_in_the_outage_is_an_error_too",

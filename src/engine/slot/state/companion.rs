@@ -1,0 +1,82 @@
+//! Threads whose requests travel with that of the acquirer.
+//!
+//! Where holds may overlap there may be enough left for several threads, and N threads that ask one after the other take
+//! N round trips. So the first request of an acquirer takes along those that wait behind it for the same. Each has an
+//! owner's value of its own, and none of them joins the queue of Redis. One whose thread was served or has left meanwhile
+//! is removed from Redis again.
+
+use crate::base::option::LockOptions;
+use crate::base::sync::Arc;
+use crate::engine::hold::Hold;
+use crate::engine::slot::acquirer::{Acquirer, Heard};
+use crate::engine::slot::state::SlotState;
+use crate::engine::slot::step::Step;
+use crate::engine::slot::waiter::{Admission, Waiter};
+
+/// As many travel along. A pipeline of scripts holds the server up for all its clients.
+const MOST: usize = 31;
+
+/// A thread that waits here, and for which a request is under way.
+#[derive(Debug)]
+pub(super) struct Companion {
+    waiter: Arc<Waiter>,
+    /// The messages about its attempt.
+    pub(super) heard: Heard,
+}
+
+impl SlotState {
+    /// The acquirer asks for the first time: returns the attempts that travel along, by number, with their options.
+    pub(in crate::engine::slot) fn take_along(
+        &mut self,
+        options: &LockOptions,
+        mut next_number: impl FnMut() -> u64,
+    ) -> Vec<(u64, LockOptions)> {
+        let is_first = self.acquirer.as_ref().is_some_and(Acquirer::is_asking);
+        // Readers share one entry already.
+        if !is_first || options.access().is_some() {
+            return Vec::new();
+        }
+        // Not past a thread that asks for something else: one that needs more would be overtaken.
+        let is_alike = |waiter: &&Arc<Waiter>| waiter.request.options.requests_same_as(options);
+        for waiter in self.queue.iter().take_while(is_alike).take(MOST) {
+            let heard = Heard { number: next_number(), ..Heard::default() };
+            self.companions.push(Companion { waiter: Arc::clone(waiter), heard });
+        }
+        let attempt = |it: &Companion| (it.heard.number, it.waiter.request.options);
+        self.companions.iter().map(attempt).collect()
+    }
+
+    /// The request of this attempt was granted. Returns whether its thread has the hold.
+    pub(in crate::engine::slot) fn granted_along(
+        &mut self,
+        hold: &Arc<Hold>,
+        number: u64,
+        waiters: u32,
+        step: &mut Step,
+    ) -> bool {
+        self.replied_at = step.now;
+        let Some(index) = self.companions.iter().position(|it| it.heard.number == number) else {
+            return false;
+        };
+        let Companion { waiter, heard } = self.companions.swap_remove(index);
+        let place = self.queue.iter().position(|other| Arc::ptr_eq(other, &waiter));
+        // It was served by a thread here, or waits no more.
+        let Some(place) = place.filter(|_| !step.closing) else { return false };
+        self.queue.remove(place);
+        self.add_entry(heard, hold, waiters, step);
+        step.admit(&waiter, Admission::Granted(Arc::clone(hold)));
+        true
+    }
+
+    /// None travels along any more.
+    pub(in crate::engine::slot) fn end_along(&mut self) {
+        self.companions.clear();
+    }
+
+    /// The messages about an attempt whose grant is not known yet.
+    pub(super) fn heard_of(&mut self, number: u64) -> Option<&mut Heard> {
+        let acquirer = self.acquirer.as_mut().map(|it| &mut it.heard).into_iter();
+        let mut heard = acquirer.chain(self.companions.iter_mut().map(|it| &mut it.heard));
+        heard.find(|heard| heard.number == number)
+    }
+}
