@@ -63,7 +63,7 @@ use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot::{
-    Admission, Attempt, EndedLinger, Paused, REPLY_GRACE, Received, Slot, WaitLimit,
+    Admission, Attempt, EndedLinger, Paused, REPLY_GRACE, Received, Slot, Standing, WaitLimit,
 };
 use crate::observe::How;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
@@ -493,7 +493,8 @@ impl<'a> AcquireLoop<'a> {
     fn wait_for_holder(&mut self, busy: Busy, mode: AcquireMode) -> NextAction {
         self.place =
             (mode != AcquireMode::Try).then(|| Place::InQueue(busy.ahead.saturating_add(1)));
-        let queued = (mode != AcquireMode::Try).then_some(self.options);
+        let standing = Standing { options: self.options, ahead: busy.ahead };
+        let queued = (mode != AcquireMode::Try).then_some(standing);
         let blocker = Blocker::Remote(busy.holder, self.context.now());
         let lingered = self.note_held_elsewhere(Some(blocker), queued);
         // Ended by every reply, also by the last; begun below only by a thread that goes on waiting.
@@ -562,7 +563,7 @@ impl<'a> AcquireLoop<'a> {
     fn note_held_elsewhere(
         &mut self,
         blocker: Option<Blocker>,
-        queued: Option<&LockOptions>,
+        queued: Option<Standing<'_>>,
     ) -> Vec<EndedLinger> {
         self.long_wait.how = How::Queued;
         self.long_wait.blocker.clone_from(&blocker);

@@ -46,7 +46,7 @@
 //! | 15 | A hold ends here before its release is sent. Where the first reply was lost, "not the owner" is success while the hold would still be valid, else unknown. |
 //! | 16 | A release works while the server is out of memory: it begins with a `ZREM`. |
 //! | 17 | A lease with a command under way is neither passed on nor lingers. Limits of a hold count for each hold. |
-//! | 18 | Grants and replies report how many wait. An attempt that has had a waiter never lingers. A waiter tells the holders if all who wait before it are clients that hold. |
+//! | 18 | Grants and replies report how many wait. An attempt that has had a waiter never lingers. A waiter tells the holders if all who wait before it are clients that hold, and a waiter's own holders know those that wait before it. |
 //! | 19 | A token is never ahead of the server's clock, unless the counter is: then the server mints it. A hold that begins without Redis takes the next token once that clock has reached it, and waits for that if it is a few microseconds away. The last token used is written back. |
 //! | 20 | Numbers reach Redis with all their digits: no exponent, and below 2⁵³. |
 //! | 21 | Two tokens are equal only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |

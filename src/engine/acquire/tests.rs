@@ -9,7 +9,7 @@ use crate::base::share::Share;
 use crate::base::sync::{Arc, sleep};
 use crate::base::time::{BootClock, Clock, Moment};
 use crate::engine::acquire::{AcquireLoop, acquire, begin_wait, last_deadline};
-use crate::engine::slot::{Admission, Attempt, Slot, WaitLimit};
+use crate::engine::slot::{Admission, Attempt, Slot, Standing, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::weighted::SEMAPHORE;
 use crate::protocol::script_protocol::ScriptProtocol;
@@ -47,7 +47,7 @@ fn lease_passed_to_an_acquirer_that_panics_is_released() {
         let times = (ALWAYS, last_deadline(here.context(), ALWAYS));
         let attempt = Attempt::new(&here, &options, number);
         let acquirer = AcquireLoop::new(&here, &options, times, &mut long_wait, attempt);
-        here.held_elsewhere(None, Some(&options));
+        here.held_elsewhere(None, Some(Standing { options: &options, ahead: 0 }));
         held.release().unwrap();
         if let Some(other) = acquire(&there, &options, WaitLimit::TryOnce, |it| it).unwrap() {
             // It was not passed on, as the client has just begun to listen.

@@ -27,6 +27,13 @@ pub(crate) struct ReceivedGrant {
     pub(crate) received: Moment,
 }
 
+/// What an acquirer asks for that stands in the queue of Redis, and how many stand before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing<'a> {
+    pub(crate) options: &'a LockOptions,
+    pub(crate) ahead: u32,
+}
+
 /// The thread that asks Redis for the lock, or waits for a message.
 #[derive(Debug)]
 pub(super) struct Acquirer {

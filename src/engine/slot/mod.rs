@@ -37,7 +37,7 @@ use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot_table::SlotTable;
 use crate::protocol::target::Target;
 
-pub(crate) use acquirer::{Received, ReceivedGrant};
+pub(crate) use acquirer::{Received, ReceivedGrant, Standing};
 pub(crate) use attempt::Attempt;
 use entry::KeepAlive;
 pub(crate) use fairness::ListenerCount;
@@ -281,13 +281,13 @@ impl Slot {
         self.state.lock().restart(number);
     }
 
-    /// Redis has replied that the lock is held, and not by a thread that could pass it on. `queued` is what the
-    /// acquirer asks for, if it stands in the queue now. Returns the leases that lingered here and may be in its way:
+    /// Redis has replied that the lock is held, and not by a thread that could pass it on. `queued` is the
+    /// acquirer's place, if it stands in the queue now. Returns the leases that lingered here and may be in its way:
     /// the caller releases them and asks again.
     pub(crate) fn held_elsewhere(
         self: &Arc<Slot>,
         blocker: Option<Blocker>,
-        queued: Option<&LockOptions>,
+        queued: Option<Standing<'_>>,
     ) -> Vec<EndedLinger> {
         let ended = self.transition(|state, step| state.held_elsewhere(blocker, queued, step));
         ended.into_iter().map(|lease| self.ended_linger(lease)).collect()

@@ -73,7 +73,6 @@ mod watch;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::base::option::LockOptions;
 use crate::base::share::Access;
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
@@ -81,7 +80,7 @@ use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::hold::Hold;
 use crate::engine::lease::{Count, Lease};
-use crate::engine::slot::acquirer::{Acquirer, AcquirerPhase, Heard, Received, Upgrader};
+use crate::engine::slot::acquirer::{Acquirer, AcquirerPhase, Heard, Received, Standing, Upgrader};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::door::Door;
 use crate::engine::slot::entry::{Demand, Entry};
@@ -362,25 +361,26 @@ impl SlotState {
         }
     }
 
-    /// Redis has replied to the acquirer that the lock is held. `queued` is what it asks for, if it stands in the
+    /// Redis has replied to the acquirer that the lock is held. `queued` is its place, if it stands in the
     /// queue now. Returns the leases that lingered: the caller releases them, and the acquirer asks again.
     pub(super) fn held_elsewhere(
         &mut self,
         blocker: Option<Blocker>,
-        queued: Option<&LockOptions>,
+        queued: Option<Standing<'_>>,
         step: &mut Step,
     ) -> Vec<Arc<Lease>> {
         // What no thread has must not keep this process out. None lingers anew while a thread acquires.
         let ended: Vec<_> = std::iter::from_fn(|| self.end_linger(|_, _| true, step)).collect();
         if let Some(acquirer) = &mut self.acquirer {
             if self.overlaps && acquirer.queued.is_none() {
-                acquirer.queued = queued.copied().map(Box::new);
+                acquirer.queued = queued.map(|standing| Box::new(*standing.options));
             }
             acquirer.rest(blocker);
             if acquirer.waits {
                 self.note_wait(step);
             }
         }
+        self.note_those_ahead(queued);
         if !ended.is_empty() {
             // The reply to the next request is the one for the single attempts behind it.
             return ended;
@@ -391,6 +391,18 @@ impl SlotState {
         self.fairness.end(true, step.now);
         self.fail_try_lockers(step);
         ended
+    }
+
+    /// Those that stand before the acquirer are of other processes. Their message may have come while its own request
+    /// was under way: then this process took itself off a count in which it was not, and missed one.
+    fn note_those_ahead(&mut self, queued: Option<Standing<'_>>) {
+        // But for an upgrade of this process, which stands before everybody.
+        let own = u32::from(self.upgrader.is_some());
+        let others = queued.map_or(0, |standing| standing.ahead).saturating_sub(own);
+        if others > 0 {
+            self.door.shut();
+            self.entries.iter_mut().for_each(|entry| entry.demand.add(others));
+        }
     }
 
     fn fail_try_lockers(&mut self, step: &mut Step) {

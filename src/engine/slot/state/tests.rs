@@ -175,8 +175,14 @@ impl Bench {
 
     /// Redis replies that the lock is held, and the acquirer stands in the queue where it may.
     fn queue(&mut self) {
-        let options = self.state.overlaps.then_some(self.options);
-        self.transition(|state, step| state.held_elsewhere(None, options.as_ref(), step));
+        self.queue_behind(0);
+    }
+
+    /// The same behind others.
+    fn queue_behind(&mut self, ahead: u32) {
+        let options = self.options;
+        let standing = self.state.overlaps.then_some(Standing { options: &options, ahead });
+        self.transition(|state, step| state.held_elsewhere(None, standing, step));
     }
 
     /// The acquirer ends: with a lease that was passed on to it, or without. Returns which.

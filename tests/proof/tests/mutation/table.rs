@@ -1436,6 +1436,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::semaphore::limit::permits_over_the_limit_are_not_passed_on",
     ),
     bug(
+        "places-before-its-own-overlooked",
+        "rule 18",
+        "leasehold::engine::slot::state::tests::overlap::reply_tells_of_those_who_stand_before_the_acquirer",
+    ),
+    bug(
         "lingers-keep-their-own-process-out",
         "what no thread has is no holder",
         "leasehold::tests::semaphore::permits_that_linger_do_not_keep_their_own_process_out",

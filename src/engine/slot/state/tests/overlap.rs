@@ -162,6 +162,25 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
     }
 }
 
+/// The message of the waiter before it does not count it, and comes while it asks.
+#[test]
+fn reply_tells_of_those_who_stand_before_the_acquirer() {
+    for (ahead, expected) in [(0, Unlocked::ToThread), (1, Unlocked::Releasing)] {
+        let mut bench = holder_and_acquirer();
+        let number = bench.state.entries[0].number;
+        bench.transition(|state, _| state.on_wanted(number, 1));
+        bench.queue_behind(ahead);
+        assert_eq!(bench.unlock(), expected, "{ahead} before it");
+    }
+    // One of them is an upgrade of this process.
+    for (ahead, others) in [(1, 0), (2, 1)] {
+        let mut bench = holder_and_acquirer();
+        assert!(bench.transition(|state, step| state.begin_upgrade(1, step)));
+        bench.queue_behind(ahead);
+        assert_eq!(bench.state.entries[0].demand.remote, others);
+    }
+}
+
 #[test]
 fn lease_passes_to_the_queue_while_the_acquirer_asks() {
     let mut bench = holder_and_acquirer();
