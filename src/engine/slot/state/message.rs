@@ -57,8 +57,8 @@ impl SlotState {
     /// number.
     fn elsewhere(&self, waiters: u32, number: u64) -> u32 {
         // This process has one place for all its threads. The message that its own join caused may come before
-        // the reply. Where it was not counted, one other is missed until the reply to its own request, which counts those before it. What is counted for
-        // itself comes after its grant.
+        // the reply. Where it was not counted, one other is missed until that reply, which counts those before it.
+        // What is counted for itself comes after its grant.
         let is_own = self.acquirer.as_ref().is_some_and(|acquirer| {
             let may_wait = acquirer.queued.is_some() || acquirer.asked_at().is_some();
             acquirer.waits && may_wait && acquirer.heard.number != number
