@@ -267,11 +267,11 @@ fn resized(trial: &Trial, injector: &dyn Injector) {
     let (gpus, rival) = (gpus(trial), rival(trial));
     let held = rival.acquire_many(LIMIT).unwrap();
     let active = trial.inject(injector);
-    let outcome = trial.timed(COMMAND, || gpus.resize(LIMIT + 1));
+    let outcome = trial.timed(COMMAND, || gpus.resize_for(LIMIT + 1, ms(LEASE)));
     trial.prove(&active);
     if let Err(error) = outcome {
         assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
-        gpus.resize(LIMIT + 1).unwrap();
+        gpus.resize_for(LIMIT + 1, ms(LEASE)).unwrap();
     }
     assert_eq!(rival.limit().unwrap(), LIMIT + 1);
     assert_eq!(gpus.try_acquire().unwrap().expect("one more").slot(), LIMIT);
@@ -285,9 +285,9 @@ fn overtaken_at_resize(trial: &Trial) {
     let (gpus, rival) = (gpus(trial), rival(trial));
     let permit = rival.acquire().unwrap();
     let active = trial.inject(&at("overtaken", Operation::Resize, Action::Hold));
-    let error = trial.timed(CALL, || gpus.resize(1)).unwrap_err();
+    let error = trial.timed(CALL, || gpus.resize_for(1, ms(LEASE))).unwrap_err();
     assert!(error.is_unknown_outcome(), "{error:?}");
-    rival.resize(LIMIT + 2).unwrap();
+    rival.resize_for(LIMIT + 2, ms(LEASE)).unwrap();
     // Past its deadline on the server's clock.
     thread::sleep(COMMAND * 2);
     trial.heal(active);
