@@ -266,3 +266,21 @@ fn limit_is_forgotten_one_lease_after_the_last_use() {
     ask::<()>(&server, &["PEXPIRE", "gpu", "1"]);
     until("it is forgotten", || other.try_acquire().is_ok_and(|permit| permit.is_some()));
 }
+
+/// An operator who takes a holder out by hand leaves its weight in the sum. The next heartbeat of the waiter counts again.
+#[test]
+fn waiter_is_granted_what_an_operator_has_taken_from_a_holder() {
+    let server = server();
+    let [here, there] = [(); 2].map(|()| open(&server).semaphore("gpu", 2).unwrap());
+    let held = here.acquire_many(2).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| there.acquire().unwrap());
+        in_line(&here, 1);
+        let holder: Vec<String> = ask(&server, &["ZRANGE", "gpu", "-1", "-1"]);
+        assert_eq!(ask::<u32>(&server, &["ZREM", "gpu", &holder[0]]), 1);
+        assert_eq!(here.available().unwrap(), 0);
+        assert_eq!(waits.join().unwrap().slot(), 0);
+    });
+    assert!(held.check().unwrap_err().is_lost());
+    assert_eq!(here.available().unwrap(), 2);
+}

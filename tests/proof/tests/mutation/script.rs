@@ -458,8 +458,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "resize-undone-while-asked-for",
         "kind/weighted/wait.lua",
-        "  use_limit()\n",
-        "",
+        "  use_limit()\n  serve(keep)\n  return {4",
+        "  serve(keep)\n  return {4",
     ),
     (
         "sum-never-counted-again",
@@ -586,8 +586,8 @@ purge()",
         "weighted-resize-refused-when-full",
         "kind/weighted/resize.lua",
         "redis.call('ZREM', KEYS[1], '') -- of nothing, so that what follows is not refused when memory is full (rule 41)
-limit = ",
-        "limit = ",
+limit, limit_ttl = ",
+        "limit, limit_ttl = ",
     ),
     (
         "weighted-beat-refused-when-full",
