@@ -15,7 +15,7 @@ pub(crate) fn pause_until_free(left: Option<Duration>) -> Duration {
     // Redis rounds the rest of the lease down to a millisecond. Without one more the waiter would ask just before
     // the end, and find the lock held.
     let ends = left.map_or(Duration::MAX, |left| left + Duration::from_millis(1));
-    // A holder that Redis has no lease of is over at once, and again at the next reply: thousands of requests a second.
+    // If no time is left, each reply would make the waiter ask again at once: about a thousand requests a second.
     ends.max(SOONEST)
 }
 

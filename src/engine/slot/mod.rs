@@ -281,9 +281,8 @@ impl Slot {
         self.state.lock().restart(number);
     }
 
-    /// Redis has replied that the lock is held, and not by a thread that could pass it on. `queued` is the
-    /// acquirer's place, if it stands in the queue now. Returns the leases that lingered here and may be in its way:
-    /// the caller releases them and asks again.
+    /// Redis has replied to the acquirer that the lock is held. `queued` is its place, if it stands in the queue now.
+    /// Returns the leases that lingered here and may be in its way: the caller releases them and asks again.
     pub(crate) fn held_elsewhere(
         self: &Arc<Slot>,
         blocker: Option<Blocker>,

@@ -50,8 +50,9 @@ local function take_back(words, is_new)
 end
 
 -- Makes an attempt a holder for so many ms; returns its token and its slots. What the lock needs is kept as
--- long as that, or longer, and the limit of a resize as long as that says. The first write is the one that makes it a holder (rule 41). If a later command is
--- refused, the holder is taken out again, because no client would know of it (rule 56).
+-- long as that, or longer, and the limit of a resize for its own time. The first write is the one that makes it a
+-- holder (rule 41). If a later command is refused, the holder is taken out again, because no client would know of it
+-- (rule 56).
 local function give(attempt, weight, ttl, keep)
   local slots = is_rw and {} or free_slots(weight)
   local words = {text(used + weight), 'used', text(now + 1000 * ttl), attempt}

@@ -5,10 +5,9 @@
 -- Returns 1 released   0 it did not hold any more
 --
 -- This is the way when nobody waits; state.lua stands before it. token.lua, hold.lua, give.lua, line.lua, serve.lua
--- and leave.lua stand after it. A semaphore keeps its limit for as long as the lock lives, and
--- that of a resize for its time from now on. A lease that has ended is
--- given back here like any other: nobody has missed it, or it would have been taken out. ZREM and DEL are never
--- refused when memory is full.
+-- and leave.lua stand after it. A semaphore keeps its limit for as long as the lock lives, and that of a resize for its
+-- own time from now on. A lease that has ended is given back here like any other: nobody has missed it, or it would have
+-- been taken out. ZREM, DEL and PEXPIRE are never refused when memory is full.
 if lease and ARGV[3] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
   if not is_rw then
     local gone = {me}

@@ -40,10 +40,10 @@ local function holders(most)
   return redis.call('ZRANGE', KEYS[1], LEASES, '+inf', 'BYSCORE', 'LIMIT', '0', most)
 end
 
--- Mends a sum that is above the weights of the holders, which no script leaves: somebody has taken a holder out by hand.
--- While others wait nothing else would ever lower it, and nobody would be granted. So a request counts before it is
--- refused for the sum, and only where few hold, as it looks at each (rule 24). A sum that is no higher than if each held
--- the least that it can is right: one is the weight of a permit, of a reader, and of an upgradable one beyond 2^31.
+-- Mends a sum that is above the weights of the holders. No script leaves one: somebody has taken a holder out by hand.
+-- While others wait nothing else would ever lower the sum, and nobody would be granted. So a request counts the weights
+-- before it is refused for the sum, where few hold, as it looks at each holder (rule 24). Each holder weighs one at
+-- least, an upgradable reader 2^31 more, and a writer all. Where as many hold as can make up the sum, it is right.
 local function recount()
   local count = redis.call('ZCOUNT', KEYS[1], LEASES, '+inf')
   local most = is_rw and (used == ALL and 1 or used % 2147483648) or used

@@ -79,8 +79,8 @@ if is_new then
 end
 
 -- Whether all who wait before this place are clients that hold. A client whose threads keep a lock busy has a place of
--- its own in the line, and its messages to itself tell it nothing. So a waiter behind it tells it. Behind another
--- client it need not: that one has told the holders.
+-- its own in the line, which tells it nothing of others. So the first waiter behind such places tells the holders. One
+-- that stands behind another client need not: that client has told them.
 local function is_behind_holders(ahead)
   if ahead == 0 or ahead > 32 then
     return ahead == 0
