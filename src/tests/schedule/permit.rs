@@ -256,7 +256,8 @@ fn shrink() {
     let held = [(); 2].map(|()| gpus.acquire().expect("granted"));
     let waits = permits.worker(here, 1);
     in_line(&gpus, 1);
-    permits.of(there).resize(1).expect("a reply");
+    // Nothing is left of it after the leases.
+    permits.of(there).resize_for(1, Duration::from_secs(1)).expect("a reply");
     let_all_wait();
     let [first, second] = held;
     released(first.release());
