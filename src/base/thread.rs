@@ -34,6 +34,8 @@ pub(crate) enum Role {
     Callback,
     /// Refreshes the map of slots of a cluster.
     SlotRefresh,
+    /// Deals with a fault of a server's clock.
+    Clock,
 }
 
 impl Threads {
@@ -63,6 +65,7 @@ impl Threads {
             Role::Connector => "conn",
             Role::Callback => "call",
             Role::SlotRefresh => "slot",
+            Role::Clock => "time",
         };
         format!("lease-{role}-{}", self.client)
     }
@@ -82,6 +85,7 @@ mod tests {
             Role::Connector,
             Role::Callback,
             Role::SlotRefresh,
+            Role::Clock,
         ] {
             let longest = Threads { client: NUMBERS - 1 };
             assert_eq!(longest.name(role).len(), 15);

@@ -17,6 +17,7 @@ use crate::wire::endpoint::{ConnectionInfo, Endpoint, GivenServer};
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
+use crate::wire::server_clock::ServerClocks;
 
 impl QuorumClient {
     /// Connects to these servers with default settings. It succeeds if a majority can be reached.
@@ -249,9 +250,12 @@ impl QuorumClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn build(self) -> Result<QuorumClient> {
+    pub fn build(mut self) -> Result<QuorumClient> {
         let (servers, need) = self.check()?;
         fork_guard::check()?;
+        // No lock moves between these servers, so it does no harm where their clocks differ.
+        let skew = self.settings.max_clock_skew.unwrap_or_default();
+        self.settings.pool.clocks = ServerClocks::new(skew, false);
         // Allowed: a group of five that lost one server for good goes on with four until it has a
         // new one.
         if servers.len().is_multiple_of(2) {

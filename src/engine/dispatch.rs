@@ -1,10 +1,13 @@
-//! Passes the messages that a client receives to its slots.
+//! Passes the messages that a client receives, and the faults of its servers' clocks, to its slots.
 
+use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
 use crate::engine::listener::ReleaseListener;
 use crate::engine::slot::Slot;
 use crate::engine::slot_table::SlotTable;
+use crate::protocol::Protocol;
 use crate::protocol::wake_message::WakeMessage;
+use crate::wire::server_clock::ClockFault;
 
 /// Passes a message to the slots that it is for. The listener calls this with none of its locks held:
 /// slots are locked here, and the last reference to one may be dropped.
@@ -37,4 +40,12 @@ pub(super) fn dispatch(slots: &SlotTable<Slot>, wake: WakeMessage) {
         }
         WakeMessage::Ignored => {}
     }
+}
+
+/// Tells of a fault of a clock, and has the locks asked about whose leases end by it.
+pub(super) fn on_clock_fault(slots: &SlotTable<Slot>, protocol: &dyn Protocol, fault: &ClockFault) {
+    // The leases first: what is written may take a while.
+    let is_its = |slot: &&Arc<Slot>| protocol.is_timed_by(slot.target(), fault.clock);
+    slots.all().iter().filter(is_its).for_each(Slot::on_clock_fault);
+    log!(warn, "{fault}");
 }

@@ -80,7 +80,8 @@ pub(crate) struct Lease {
     failing: AtomicBool,
     /// When the last request was sent whose reply confirmed the owner.
     confirmed_at: AtomicMoment,
-    /// When a message last reported its eviction; the past if none did, or if Redis has denied it since.
+    /// When a message last reported its eviction, or the server's clock was found set; the past if neither was, or if Redis
+    /// has confirmed the owner since.
     doubted_at: AtomicMoment,
     /// How many commands of holders are under way or had no reply. With any, the lease must not go to another thread
     /// (rule 17).
@@ -476,7 +477,7 @@ impl Lease {
         self.guarded.lock().failure.clone()
     }
 
-    /// Notes that a message reported its eviction. Redis must be asked.
+    /// Notes that a message reported its eviction, or that the server's clock was set. Redis must be asked.
     pub(crate) fn doubt(&self, now: Moment) {
         self.doubted_at.raise(now);
     }

@@ -47,7 +47,7 @@
 //! | `long_wait` | a wait: what observers are told of it, and its line in the log if it takes long |
 //! | `slot_table` | the slots of a client, one for each name and kind |
 //! | `slot` | one name in one process: which thread acquires, holds or waits |
-//! | `dispatch` | which slots a message is for |
+//! | `dispatch` | which slots a message, or a fault of a clock, is for |
 //! | `holding` | a hold together with its slot |
 //! | `release` | the release of a holding, and its loss |
 //! | `extend` | extend and check: the requests of a holder |
@@ -119,9 +119,12 @@ use std::ops::Deref;
 use crate::base::logging;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
+use crate::base::thread::Role;
 use crate::base::time::Clock;
+use crate::observe::observers::begin_client_work;
 use crate::protocol::Protocol;
 use crate::protocol::lock_kind::LockKind;
+use crate::wire::server_clock::ServerClocks;
 
 pub(crate) use callback::Callbacks;
 pub(crate) use context::Bounds;
@@ -150,6 +153,25 @@ impl Engine {
         let on_wake = move |wake| dispatch::dispatch(&slots, wake);
         let context = Arc::new(Context::new(protocol, clock, bounds, callbacks, on_wake));
         Arc::new(Engine { context, table })
+    }
+
+    /// Has the leases asked about that end by a clock of these which is not what it was, and the waiters ask for their
+    /// places.
+    pub(crate) fn watch_clocks(&self, clocks: &ServerClocks) {
+        // Weak: the clocks belong to the protocol, which the context has.
+        let (context, slots) = (Arc::downgrade(&self.context), Arc::clone(&self.table));
+        clocks.on_fault(move |fault| {
+            let Some(context) = context.upgrade() else { return };
+            let (threads, slots) = (context.protocol.identity().threads(), Arc::clone(&slots));
+            let tell = move || {
+                begin_client_work();
+                dispatch::on_clock_fault(&slots, &*context.protocol, &fault);
+            };
+            // Not on this thread: it may be the worker, which waits for no slot.
+            if let Err(error) = threads.spawn(Role::Clock, tell) {
+                log!(error, "no thread for a fault of a clock could be started: {error}");
+            }
+        });
     }
 
     /// The slot of a name. All callers get the same slot while anybody has a reference to it.

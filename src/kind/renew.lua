@@ -5,11 +5,13 @@
 -- ARGV  1 the attempt   2 the time to live from now, ms
 --       3 the hold count of a lock that shows it in a hash, owner -> hold count; 0: it shows none
 --       4 time to live of the fence, ms
--- Returns 1 it lives at least that long   0 the key is gone   -1 another owner has it
+-- Returns {1, now} it lives at least that long   {0, now} the key is gone   {-1, now} another owner has it, where now is
+--         the server's time in microseconds, by which a client notices that a clock was set
 --
 -- Only its owner writes a lock: a late write on an expired one would make one that never ends. The count
 -- is for people to see, and comes second: out of memory, a first write may be refused, and the lease must
--- not depend on it (rule 16).
+-- not depend on it (rule 16). The time is asked for first: a user who may not ask for it has nothing renewed (rule 56).
+local time = redis.call('TIME')
 local ownership = owned(ARGV[1])
 if ownership == 1 then
   redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
@@ -18,4 +20,4 @@ if ownership == 1 then
     redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
   end
 end
-return ownership
+return {ownership, time[1] * 1000000 + time[2]}

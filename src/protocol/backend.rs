@@ -107,9 +107,15 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Makes the listener's threads subscribe to this channel, which was just added to their list.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
+    /// As [`Protocol::is_timed_by`](crate::protocol::Protocol::is_timed_by).
+    fn is_timed_by(&self, _target: &Target, _clock: u64) -> bool {
+        true
+    }
+
     /// As [`Protocol::granted_after`](crate::protocol::Protocol::granted_after).
     fn granted_after(
         &self,
+        target: &Target,
         grant: &GrantMessage,
         received: Moment,
         queued: Option<Moment>,

@@ -19,7 +19,7 @@ pub(crate) struct LeaseRequest<'a> {
 }
 
 impl LeaseRequest<'_> {
-    /// Parses the reply.
+    /// Parses the reply, and notes the server's time where it tells that.
     pub(crate) fn read(&self, reply: &Reply) -> Result<OwnershipReply, Failure> {
         // Not one parser for both. A release of some kinds returns an array; if a renewal accepted
         // that, a reply that is out of step by one would renew a lease in this process alone.
@@ -28,7 +28,10 @@ impl LeaseRequest<'_> {
             LeaseCommand::Change { .. } => {
                 let (ownership, waiters) = match changed(reply)? {
                     ChangeReply::Gone => (Ownership::Gone, 0),
-                    ChangeReply::Changed { waiters, .. } => (Ownership::Owned, waiters),
+                    ChangeReply::Changed { waiters, micros, .. } => {
+                        reply.note_time(micros);
+                        (Ownership::Owned, waiters)
+                    }
                     // A later change was made.
                     ChangeReply::Stale | ChangeReply::Waits(_) => (Ownership::Owned, 0),
                 };

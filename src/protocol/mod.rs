@@ -288,6 +288,11 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// Makes the listener's threads subscribe to this channel, which was just added to their list.
     fn listen_to(&self, channel: &[u8], deadline: Moment) -> Result<(), Failure>;
 
+    /// Whether the leases of a lock end by the clock of this number, as far as is known.
+    fn is_timed_by(&self, _target: &Target, _clock: u64) -> bool {
+        true
+    }
+
     /// A moment before which the server cannot have made this grant. Its window, counted from that
     /// moment, ends no later here than on the server. `None` if no such moment is certain (rule
     /// 10).
@@ -296,6 +301,7 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     /// reply found the attempt still in the queue.
     fn granted_after(
         &self,
+        target: &Target,
         grant: &GrantMessage,
         received: Moment,
         queued: Option<Moment>,

@@ -239,7 +239,7 @@ pub(crate) fn resized(value: &Value) -> Result<Resized, Failure> {
     }
 }
 
-/// Parses the reply to a renewal, or to a release that nobody listened for.
+/// Parses the reply to a release that nobody listened for.
 pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
     match value {
         Value::Int(1) => Ok(Ownership::Owned),
@@ -263,15 +263,19 @@ pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
     }
 }
 
-/// Parses the reply to a renewal, and adds when that was sent. `counts` says whether its kind counts those who wait.
+/// Parses the reply to a renewal, adds when that was sent, and notes the server's time. `counts` says whether its kind
+/// counts those who wait.
 pub(crate) fn renewed(reply: &Reply, counts: bool) -> Result<OwnershipReply, Failure> {
-    let (ownership, waiters) = match &reply.value {
-        Value::Array(_) if counts => match *numbers(&reply.value)?.as_slice() {
-            [1, waiters] => (Ownership::Owned, u32::try_from(waiters).ok()),
-            _ => return Err(unexpected(&reply.value)),
-        },
-        value => (ownership(value)?, Some(0)),
+    let odd = || unexpected(&reply.value);
+    let (owned, now, waiters) = match *numbers(&reply.value)?.as_slice() {
+        [1, now, waiters] if counts => (1, now, u32::try_from(waiters).ok()),
+        [owned, now] if !counts || owned != 1 => (owned, now, Some(0)),
+        _ => return Err(odd()),
     };
+    let ownership = ownership(&Value::Int(owned)).map_err(|_| odd())?;
+    // A release has its number of listeners in this place, and no time is as small as such a number.
+    let micros = u64::try_from(now).ok().filter(|&it| it > u64::from(u32::MAX)).ok_or_else(odd)?;
+    reply.note_time(micros);
     Ok(OwnershipReply { ownership, sent: reply.sent, waiters })
 }
 
@@ -345,7 +349,7 @@ mod tests {
     fn answer(numbers: &[i64]) -> Result<(AcquireReply, u64), Failure> {
         let value = Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect());
         let at = Moment::from_nanos(7);
-        acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
+        acquired(&Reply { value, sent: at, received: at, clock: None }, Duration::from_secs(9))
     }
 
     #[test]
@@ -372,7 +376,7 @@ mod tests {
         let busy = |parts: &[i64], last: &[Value]| {
             let numbers = parts.iter().map(|&number| Value::Int(number));
             let value = Value::Array(numbers.chain(last.iter().cloned()).collect());
-            acquired(&Reply { value, sent: at, received: at, epoch: 0 }, Duration::from_secs(9))
+            acquired(&Reply { value, sent: at, received: at, clock: None }, Duration::from_secs(9))
         };
         let reported = ReportedHolder {
             owner: (*b"a").into(),
@@ -399,7 +403,7 @@ mod tests {
             assert!(odd.unwrap_err().is_unknown());
         }
         assert_eq!(answer(&[2, 99]).unwrap(), (AcquireReply::Late, 99));
-        let fresh = Reply { value: Value::Int(77), sent: at, received: at, epoch: 0 };
+        let fresh = Reply { value: Value::Int(77), sent: at, received: at, clock: None };
         let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
         let ttl = Duration::from_secs(9);
         assert_eq!(
@@ -422,21 +426,28 @@ mod tests {
         assert!(ownership(&Value::Nil).unwrap_err().is_unknown());
         assert!(ownership(&Value::Int(2)).unwrap_err().is_unknown());
         let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
-        assert!(ownership(&heard(3)).unwrap_err().is_unknown(), "no renewal is answered so");
         assert_eq!(
             released(&heard(3)).unwrap(),
             Released { ownership: Ownership::Owned, listeners: 3 }
         );
         let renewal = |value| {
-            let reply = Reply { value, sent: at, received: at, epoch: 0 };
+            let reply = Reply { value, sent: at, received: at, clock: None };
             [true, false].map(|counts| {
                 renewed(&reply, counts).ok().map(|renewed| renewed.waiters.unwrap_or(99))
             })
         };
-        assert_eq!(renewal(heard(3)), [Some(3), None], "a mutex has no such reply");
-        assert_eq!(renewal(heard(-1)), [Some(99), None]);
-        assert_eq!(renewal(Value::Int(1)), [Some(0), Some(0)]);
-        assert_eq!(renewal(Value::Array(vec![Value::Int(0), Value::Int(3)])), [None, None]);
+        const NOW: i64 = 1_795_248_287_440_246;
+        let list = |numbers: &[i64]| {
+            Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect())
+        };
+        assert_eq!(renewal(list(&[1, NOW])), [None, Some(0)]);
+        assert_eq!(renewal(list(&[1, NOW, 3])), [Some(3), None], "a mutex has no such reply");
+        assert_eq!(renewal(list(&[1, NOW, -1])), [Some(99), None]);
+        assert_eq!(renewal(list(&[-1, NOW])), [Some(0), Some(0)]);
+        assert_eq!(renewal(list(&[0, NOW, 3])), [None, None]);
+        for odd in [list(&[2, NOW]), list(&[1, -NOW]), heard(3), Value::Int(1), Value::Nil] {
+            assert_eq!(renewal(odd), [None, None], "no renewal is answered so");
+        }
         for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
             assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
         }

@@ -35,7 +35,7 @@ use crate::protocol::{Protocol, durability, index, transaction};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
-use crate::wire::server_clock::ServerClock;
+use crate::wire::server_clock;
 use crate::wire::{Cmd, Pipeline, Value};
 
 /// The locks of one client, over a backend.
@@ -122,23 +122,38 @@ fn or_discard_connections<T>(
 
 /// Reads a reply to a request for the lock, and notes the server's time.
 fn read_acquired(
-    clock: &ServerClock,
+    server: &impl LockServer,
     reply: &Reply,
     request: &AcquireRequest<'_>,
+    deadline: Moment,
 ) -> Result<AcquireReply, Failure> {
     let (acquired, micros) = acquired(reply, request.ttl)?;
     // The shortest reply to a grant is a bare number, and so are the replies of many other
     // commands. If replies are out of step, one of those would be a grant that never was. A
     // true one is the server's time; what is not near that is an unknown outcome. The engine
     // then repeats the join, and an attempt that does own the lock gets the long form of the
-    // reply. This must come before `note`, or the number would agree with itself.
+    // reply. This must come before the time is noted, or the number would agree with itself.
     if let Value::Int(_) = reply.value
-        && !clock.agrees(micros, reply.sent, reply.received)
+        && !is_the_time(server, reply, micros, deadline)
     {
         return Err(unexpected(&reply.value));
     }
-    clock.note(reply.epoch, micros, reply.sent, reply.received);
+    reply.note_time(micros);
     Ok(acquired)
+}
+
+/// Whether the number in a reply is the time at which the server sent it.
+fn is_the_time(server: &impl LockServer, reply: &Reply, micros: u64, deadline: Moment) -> bool {
+    let Some((clock, reading)) = reply.reading(micros) else { return true };
+    if clock.agrees(&reading) {
+        return true;
+    }
+    // Either the replies are out of step, or the server's clock was set. The server is asked for its time, in a reply of
+    // another form: to close all connections because of a clock would cost its client more than the fault does.
+    let Ok(asked) = server.call(&server_clock::time(), deadline) else { return false };
+    let Some(now) = server_clock::micros_of(&asked.value) else { return false };
+    asked.note_time(now);
+    asked.reading(now).is_some_and(|(clock, now)| clock.agree(&reading, &now))
 }
 
 fn acquire(
@@ -157,7 +172,7 @@ fn acquire(
     let mut again = true;
     loop {
         let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
-        let acquired = read(server, read_acquired(clock, &reply, request))?;
+        let acquired = read(server, read_acquired(server, &reply, request, deadline))?;
 
         // *Late* does not mean that the caller has no time left. After a long silence the allowance
         // for drift may be more than the request had, or the request waited for a connection all
@@ -212,7 +227,7 @@ fn call_until_in_time<T>(
         let reply = call_in_time(server, !again, deadline, &request)?;
         match read(server, outcome(&reply.value))? {
             Ok(outcome) => return Ok(outcome),
-            Err(micros) => server.clock().note(reply.epoch, micros, reply.sent, reply.received),
+            Err(micros) => reply.note_time(micros),
         }
         if !std::mem::take(&mut again) {
             // Both requests ran and reported that they did nothing. To the caller that is the same
@@ -267,33 +282,30 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         requests: &[(&Target, AcquireRequest<'_>)],
         deadline: Moment,
     ) -> Vec<AcquireOutcome> {
-        // Each by the clock of its own server, which also reads the reply.
+        // Each by the clock of its own server.
         let prepare = |(target, request): &(&Target, AcquireRequest<'_>)| {
             self.0.with_server(target, RoundTrips::One, deadline, |server| {
                 let clock = server.clock();
                 if !clock.is_known() {
                     server.connect(deadline)?;
                 }
-                let by = clock.deadline(server.reply_by(deadline));
-                Ok((target.acquire(request, by), Arc::clone(clock)))
+                Ok(target.acquire(request, clock.deadline(server.reply_by(deadline))))
             })
         };
         let prepared: Vec<_> = requests.iter().map(prepare).collect();
         let sent = requests.iter().zip(&prepared);
-        let sent = sent.filter_map(|((target, _), it)| Some((target.key(), it.as_ref().ok()?)));
-        let (keys, calls): (Vec<_>, Vec<_>) =
-            sent.map(|(key, (call, _))| (key, call.clone())).unzip();
+        let sent = sent.filter_map(|((target, _), call)| Some((target.key(), call.clone().ok()?)));
+        let (keys, calls): (Vec<_>, Vec<_>) = sent.unzip();
         let mut replies = self.0.call_many(&keys, &calls, Sending::Once, deadline).into_iter();
 
-        let judge = |((target, request), prepared): (&(&Target, _), Result<(_, _), _>)| {
-            let (_, clock): (Call, Arc<ServerClock>) = match prepared {
-                Ok(prepared) => prepared,
-                Err(failure) => return AcquireOutcome { outcome: Err(failure), is_spent: false },
-            };
+        let judge = |((target, request), prepared): (&(&Target, _), Result<Call, Failure>)| {
+            if let Err(failure) = prepared {
+                return AcquireOutcome { outcome: Err(failure), is_spent: false };
+            }
             let reply = replies.next().unwrap_or_else(|| Err(Failure::silent()));
             let outcome = reply.and_then(|reply| {
-                or_discard_connections(read_acquired(&clock, &reply, request), || {
-                    self.0.discard_connections(target.key())
+                self.0.with_server(target, RoundTrips::One, deadline, |server| {
+                    read(server, read_acquired(server, &reply, request, deadline))
                 })
             });
             match outcome {
@@ -488,13 +500,18 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         self.0.listen_to(channel, deadline)
     }
 
+    fn is_timed_by(&self, target: &Target, clock: u64) -> bool {
+        self.0.is_timed_by(target, clock)
+    }
+
     fn granted_after(
         &self,
+        target: &Target,
         grant: &GrantMessage,
         received: Moment,
         queued: Option<Moment>,
     ) -> Option<Moment> {
-        self.0.granted_after(grant, received, queued)
+        self.0.granted_after(target, grant, received, queued)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::base::sync::Arc;
 use crate::wire::failure::Failure;
 use crate::wire::fork_guard;
 use crate::wire::script::Call;
+use crate::wire::server_clock::ClockRun;
 use crate::wire::subscription::Subscriber;
 use crate::wire::transport::Transport;
 
@@ -57,8 +58,8 @@ pub(crate) struct GrantMessage {
     pub(crate) window: Duration,
     pub(crate) waiters: u32,
     pub(crate) permits: PermitNumbers,
-    /// The server's epoch in which the message was received.
-    pub(crate) epoch: u64,
+    /// The run of the server's clock in which the message was received.
+    pub(crate) run: ClockRun,
 }
 
 /// The servers that publish what wakes a client's waiters.
@@ -110,6 +111,11 @@ pub(crate) trait Publisher: Send + Sync {
         0
     }
 
+    /// How many faults of the server's clock were found so far.
+    fn clock_faults(&self) -> u64 {
+        0
+    }
+
     /// Whether to subscribe to the channel of a name at this server.
     fn serves(&self, _channel: &[u8]) -> bool {
         true
@@ -150,6 +156,10 @@ impl Publisher for Transport {
     fn connections_made(&self) -> u64 {
         self.manager().attempts().counts().made
     }
+
+    fn clock_faults(&self) -> u64 {
+        self.server_clock().faults()
+    }
 }
 
 /// One server, always the same.
@@ -180,9 +190,8 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
                 waiters: u32::try_from(fields.number()?).ok()?,
                 permits: if mark == b"s" { Some(fields.numbers()?) } else { None },
                 // Not in the message. The listener knows on which connection the message came, and
-                // fills the epoch in: only a reading of the same server's clock may date the grant
-                // (rule 10).
-                epoch: 0,
+                // fills the run in: only a reading of the same run may date the grant (rule 10).
+                run: ClockRun::default(),
             };
             Some(WakeMessage::Grant { name: fields.rest(), grant })
         }
@@ -266,7 +275,7 @@ mod tests {
             window: Duration::from_millis(3000),
             waiters: 2,
             permits: None,
-            epoch: 0,
+            run: ClockRun::default(),
         };
         let permits = GrantMessage { permits: Some([4, 0, 17].into()), ..grant.clone() };
         assert_eq!(

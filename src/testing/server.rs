@@ -411,6 +411,13 @@ impl Server {
         self.inner.keys()
     }
 
+    /// Sets the server's clock forward, or back if `by` is below zero, by microseconds. Its clients do not notice that by
+    /// themselves.
+    #[cfg(test)]
+    pub(crate) fn set_clock(&self, by: i64) {
+        self.inner.set_clock(by);
+    }
+
     /// What it is to a test of this crate.
     #[cfg(test)]
     pub(crate) fn inner(&self) -> &MemoryServer {

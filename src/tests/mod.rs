@@ -17,8 +17,10 @@
 //! | `rw_lock` | changes of a read-write lock without replies |
 //! | `semaphore` | how long a limit is remembered, and what refusals heal and ask for |
 //! | `skew` | clocks of servers that may differ |
+//! | `clock` | a server's clock that is set |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
+mod clock;
 mod close;
 mod double;
 mod keep;

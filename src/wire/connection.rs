@@ -13,6 +13,7 @@ use crate::wire::failure::{Failure, NotSentReason, is_of_replica};
 use crate::wire::health::ConnectionHealth;
 use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
+use crate::wire::server_clock::{Reading, ServerClock};
 
 /// A socket may wait this much longer than until the deadline, which saves most system calls.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
@@ -36,8 +37,24 @@ pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) sent: Moment,
     pub(crate) received: Moment,
-    /// The server's epoch in which it was received.
-    pub(crate) epoch: u64,
+    /// The clock of the server that sent it, in the epoch of the connection; `None` where nobody reads it.
+    pub(crate) clock: Option<(Arc<ServerClock>, u64)>,
+}
+
+impl Reply {
+    /// The reading of the server's clock if the reply tells this time, with that clock.
+    pub(crate) fn reading(&self, micros: u64) -> Option<(&ServerClock, Reading)> {
+        let (clock, epoch) = self.clock.as_ref()?;
+        let Reply { sent, received, .. } = *self;
+        Some((clock, Reading { epoch: *epoch, micros, sent, received }))
+    }
+
+    /// Notes that it tells this time of the server, in microseconds.
+    pub(crate) fn note_time(&self, micros: u64) {
+        if let Some((clock, reading)) = self.reading(micros) {
+            clock.note(reading);
+        }
+    }
 }
 
 /// One connection for as long as an operation needs it.
@@ -90,6 +107,7 @@ pub(crate) struct Connection {
     /// The generation of the manager's connections that this one belongs to.
     generation: u64,
     epoch: Epoch,
+    server_clock: Option<Arc<ServerClock>>,
     made: Moment,
     /// When the last request was sent, and when the last reply was received.
     sent: Moment,
@@ -133,11 +151,17 @@ impl Connection {
             generation: common.generation(),
             common,
             epoch,
+            server_clock: None,
             made: now,
             sent: now,
             replied: now,
             server_run: ServerRun { run: 0, counts_from: Moment::PAST },
         }
+    }
+
+    /// The same, to a server with this clock.
+    pub(crate) fn timed_by(self, clock: &Arc<ServerClock>) -> Connection {
+        Connection { server_clock: Some(Arc::clone(clock)), ..self }
     }
 
     /// The address of its server, as errors name it.
@@ -293,7 +317,7 @@ impl Connection {
                     // and so is the end of their validity: a lease counts from before its sending.
                     sent: self.sent,
                     received: self.replied,
-                    epoch: self.epoch.number(),
+                    clock: self.server_clock.clone().map(|clock| (clock, self.epoch.number())),
                 })),
             }
         }

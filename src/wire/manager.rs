@@ -20,7 +20,7 @@ use crate::wire::health::{ConnectionHealth, Incidents};
 use crate::wire::locator::{HandshakeCommand, Locator};
 use crate::wire::raw_connection::RawConnection;
 use crate::wire::script::Call;
-use crate::wire::server_clock::ServerClock;
+use crate::wire::server_clock::{self, ServerClock, ServerClocks};
 use crate::wire::server_version;
 use crate::wire::subscription::Subscription;
 
@@ -83,6 +83,11 @@ impl Manager {
     /// The same with these observers.
     pub(crate) fn observed(self, observers: Observers) -> Manager {
         Manager { observers, ..self }
+    }
+
+    /// The same for a server whose clock is one of these.
+    pub(crate) fn timed(self, clocks: &Arc<ServerClocks>) -> Manager {
+        Manager { server_clock: clocks.add(), ..self }
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -226,8 +231,10 @@ impl Manager {
         // handshake.
         epoch.count_connection();
         let (clock, common) = (Arc::clone(&self.clock), Arc::clone(&self.common));
-        let address = endpoint::address(to).into();
-        let mut connection = Connection::new(line, clock, common, address, epoch);
+        let address: Arc<str> = endpoint::address(to).into();
+        self.server_clock.set_address(Arc::clone(&address));
+        let mut connection =
+            Connection::new(line, clock, common, address, epoch).timed_by(&self.server_clock);
 
         // The first command shows that the server serves this user, and reads its time. A user who
         // may not run TIME gets a connection all the same: the error of the first script names what
@@ -235,12 +242,12 @@ impl Manager {
         let needed = self.source.needs_time();
         // `HELLO` is sent with it, unless the log-in was a `HELLO`: every user may run it, and its reply has
         // the version.
-        let (time, hello) = (Call::plain(&[b"TIME"]), Call::plain(&[b"HELLO"]));
+        let (time, hello) = (server_clock::time(), Call::plain(&[b"HELLO"]));
         let is_greeted = matches!(greeting, Value::Map(_));
         let calls = if is_greeted { vec![time] } else { vec![time, hello] };
         let mut replies = connection.call_all(&calls, self.reply_by(Moment::FAR)).into_iter();
         if let Some(reply) = replies.next().map_or(Ok(None), |it| first_reply(it, needed))? {
-            self.note_time(&reply);
+            server_clock::micros_of(&reply.value).into_iter().for_each(|it| reply.note_time(it));
         }
         let version = match replies.next() {
             None => server_version::reported(&greeting),
@@ -318,13 +325,6 @@ impl Manager {
             // A user that may not run scripts gets no lock, and the first script fails for this reason.
             Err(failure) if failure.is_denied() => Ok(()),
             Err(failure) => Err(failure.into_error()),
-        }
-    }
-
-    fn note_time(&self, reply: &Reply) {
-        if let Ok((seconds, micros)) = redis::from_redis_value_ref::<(u64, u64)>(&reply.value) {
-            let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
-            self.server_clock.note(reply.epoch, micros, reply.sent, reply.received);
         }
     }
 }

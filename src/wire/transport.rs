@@ -34,7 +34,8 @@ impl Transport {
         connector: ConnectThread,
     ) -> Transport {
         let manager = Manager::new(source, Arc::clone(&clock), timeouts);
-        let manager = Arc::new(manager.observed(settings.observers.clone()));
+        let manager = manager.observed(settings.observers.clone()).timed(&settings.clocks);
+        let manager = Arc::new(manager);
         Transport {
             batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
             worker: WorkerConnection::new(&manager, settings, &connector),

@@ -3,6 +3,7 @@
 mod acl;
 mod blocked_logger;
 mod blocker;
+mod clock;
 mod close;
 mod cluster;
 mod command;

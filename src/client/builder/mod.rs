@@ -20,6 +20,7 @@ use crate::wire::endpoint::{self, AddressMapper, ConnectionInfo, Endpoint, Given
 use crate::wire::fork_guard;
 use crate::wire::manager::Timeouts;
 use crate::wire::pool::check_timeout;
+use crate::wire::server_clock::ServerClocks;
 
 /// The default of `max_clock_skew` for servers that replace each other. NTP keeps clocks within a few milliseconds of
 /// each other, so this is ample.
@@ -288,11 +289,12 @@ impl LockClientBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn build(self) -> Result<LockClient> {
+    pub fn build(mut self) -> Result<LockClient> {
         // The settings first: a wrong one is reported before any I/O, and also in a fork.
         let info = self.check()?;
         fork_guard::check()?;
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        self.settings.pool.clocks = self.clocks();
         let identity = self.settings.identity();
         let address = endpoint::shown(&info);
         let protocol: Arc<dyn Protocol> = match &self.cluster {
@@ -311,14 +313,25 @@ impl LockClientBuilder {
 
     /// The settings, with the defaults that depend on the topology.
     fn into_settings(self) -> Settings {
-        // A lock stays on one server, and ends by the clock of that server, unless a replica takes its place or
-        // the slot moves.
-        let moves = self.sentinels.is_some() || self.cluster.is_some();
-        let usual = if moves { SKEW_OF_SEVERAL } else { Duration::ZERO };
-        let max_clock_skew = self.settings.max_clock_skew.or(Some(usual));
-        let patience = moves.then_some(GIVE_UP_AFTER_FAIL_OVER);
+        let max_clock_skew = Some(self.skew());
+        let patience = self.is_of_several().then_some(GIVE_UP_AFTER_FAIL_OVER);
         let give_up_after = self.settings.give_up_after.or(patience);
         Settings { max_clock_skew, give_up_after, ..self.settings }
+    }
+
+    /// Whether a lock can come from one server to another: a replica takes the place of its master, or a slot moves.
+    fn is_of_several(&self) -> bool {
+        self.sentinels.is_some() || self.cluster.is_some()
+    }
+
+    fn skew(&self) -> Duration {
+        // A lock that stays on one server ends by the clock of that server.
+        let usual = if self.is_of_several() { SKEW_OF_SEVERAL } else { Duration::ZERO };
+        self.settings.max_clock_skew.unwrap_or(usual)
+    }
+
+    fn clocks(&self) -> Arc<ServerClocks> {
+        ServerClocks::new(self.skew(), true)
     }
 
     fn timeouts(&self) -> Timeouts {
@@ -356,11 +369,13 @@ impl LockClientBuilder {
     /// Makes a client of a server in memory. Returns the link between them too.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn build_over(
-        self,
+        mut self,
         server: &Arc<MemoryServer>,
     ) -> Result<(LockClient, Arc<FaultyLink>)> {
         self.check()?;
+        self.settings.pool.clocks = self.clocks();
         let memory = MemoryBackend::new(Arc::clone(server), self.settings.identity());
+        let memory = memory.timed(&self.settings.pool.clocks);
         let link = Arc::clone(memory.link());
         let (clock, address) = (Arc::clone(server.clock()), "a server in memory".to_owned());
         // There are no connections to wait for.

@@ -104,7 +104,8 @@ impl AcquireLoop<'_> {
         let whole = self.options.is_renewed() || window >= lease.ttl();
 
         let protocol = &self.context.protocol;
-        let after = protocol.granted_after(&message.grant, received, self.queued_at);
+        let target = self.slot.target();
+        let after = protocol.granted_after(target, &message.grant, received, self.queued_at);
         // `sent` is a moment that is surely before the grant; a message has no request that was
         // sent. The window counts from it, so the lease ends here before it ends in Redis, however
         // late the message came.

@@ -16,6 +16,7 @@ use crate::observe::observers::begin_client_work;
 use crate::protocol::wake_message::{Publisher, WakeMessage, read};
 use crate::wire::failure::Failure;
 use crate::wire::retry::{ConnectRefusal, RetryBackoff};
+use crate::wire::server_clock::ClockRun;
 use crate::wire::subscription::{Event, Subscriber};
 
 /// How often a thread looks whether it is still wanted, and which channels are.
@@ -282,8 +283,13 @@ impl ServerThread {
             // interval is for those whose message was lost.
             let now = self.shared.clock.now();
             self.wake(delayed.take(now));
+            // Before the message: it may be from before a fault that is found meanwhile.
+            let faults = self.publisher.clock_faults();
             match subscriber.next(delayed.next(now).min(POLL_INTERVAL)) {
-                Ok(event) => self.on_event(event, subscriber.epoch(), delayed),
+                Ok(event) => {
+                    let run = ClockRun { epoch: subscriber.epoch(), faults };
+                    self.on_event(event, run, delayed);
+                }
                 Err(failure @ Failure::Refused(_)) => self.refuse(subscriber.refused(), failure)?,
                 Err(failure) => return Err(failure),
             }
@@ -365,7 +371,7 @@ impl ServerThread {
         Ok(())
     }
 
-    pub(super) fn on_event(&self, event: Event, epoch: u64, delayed: &mut Delayed) {
+    pub(super) fn on_event(&self, event: Event, run: ClockRun, delayed: &mut Delayed) {
         let Shared { publishers, own, on_wake, .. } = &*self.shared;
         match event {
             Event::Message { channel, payload } if channel == *own => {
@@ -375,7 +381,7 @@ impl ServerThread {
                     let mut wake = read(&payload);
                     if let WakeMessage::Grant { grant, .. } = &mut wake {
                         // The clock that dates the grant is that of the server at the time (rule 10).
-                        grant.epoch = epoch;
+                        grant.run = run;
                     }
                     on_wake(wake);
                 }

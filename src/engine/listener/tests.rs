@@ -18,6 +18,7 @@ use crate::protocol::wake_message::Publisher;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
 use crate::wire::retry::REFUSED;
+use crate::wire::server_clock::ClockRun;
 use crate::wire::subscription::{Event, Subscriber};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -84,7 +85,7 @@ impl Stage {
     fn confirm(&self, channel: &[u8]) {
         self.server.on_event(
             Event::Subscribed { channel: channel.to_vec() },
-            0,
+            ClockRun::default(),
             &mut Delayed::default(),
         );
     }
@@ -105,7 +106,11 @@ fn refused_channel_leaves_other_requests_pending() {
     let Stage { listener, server, slot, .. } = &Stage::new();
     server.subscribe_wished(&mut Nothing).unwrap();
     server.refuse(Some(b"x".to_vec()), Failure::wrong_type()).unwrap();
-    server.on_event(Event::Subscribed { channel: b"y".to_vec() }, 0, &mut Delayed::default());
+    server.on_event(
+        Event::Subscribed { channel: b"y".to_vec() },
+        ClockRun::default(),
+        &mut Delayed::default(),
+    );
     assert!(listener.is_subscribed(b"y"), "it was not refused");
     // The wish of a pause does not repeat a refused request.
     listener.wish_for(b"x", slot, Moment::FAR);
@@ -145,8 +150,8 @@ fn messages_of_a_departed_server_still_count() {
     let own = &stage.listener.shared.own;
     let message =
         |payload: &[u8]| Event::Message { channel: own.clone(), payload: payload.to_vec() };
-    stage.server.on_event(message(b"r 1f x"), 0, &mut Delayed::default());
-    stage.server.on_event(message(b"p 1f 9 x"), 0, &mut Delayed::default());
+    stage.server.on_event(message(b"r 1f x"), ClockRun::default(), &mut Delayed::default());
+    stage.server.on_event(message(b"p 1f 9 x"), ClockRun::default(), &mut Delayed::default());
     let (name, number) = (b"x".to_vec(), 31);
     let messages: Vec<WakeMessage> =
         std::iter::from_fn(|| stage.messages.try_recv().ok()).collect();

@@ -78,8 +78,8 @@ pub(super) struct Heard {
     pub(super) number: u64,
     /// A grant that the acquirer has not looked at yet.
     pub(super) grant: Option<ReceivedGrant>,
-    /// Whether it was evicted.
-    pub(super) evicted: bool,
+    /// Whether the lease of the grant is to be doubted from the start: the attempt was evicted, or the server's clock set.
+    pub(super) is_doubted: bool,
     pub(super) demand: Demand,
 }
 

@@ -37,6 +37,11 @@ impl Slot {
         self.revoke_linger(number);
     }
 
+    /// The clock of the server that has the lock is not what it was.
+    pub(crate) fn on_clock_fault(self: &Arc<Slot>) {
+        self.transition(|state, step| state.on_clock_fault(step));
+    }
+
     /// Releases the lease of this attempt if it lingers. Returns whether a thread holds it.
     fn revoke_linger(self: &Arc<Slot>, number: u64) -> bool {
         // One step finds both: between two, a lease that begins to linger would be neither.

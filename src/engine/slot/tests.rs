@@ -155,6 +155,30 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     assert!(hold.lease.is_doubted() && !hold.lease.may_last(clock.now()));
 }
 
+/// As after a message of eviction: it is neither passed on nor lingers, and the worker asks about it.
+#[test]
+fn clock_that_was_set_makes_leases_doubted() {
+    let (clock, slot, hold) = granted(50, 1_000, 1_000);
+    let Admission::Acquire { .. } = enter(&slot, &hold.options) else { panic!("somebody has it") };
+    slot.granted(&hold, 0);
+    assert!(hold.lease.may_last(clock.now()));
+    let mut step = slot.begin_step();
+    slot.state.lock().on_clock_fault(&mut step);
+    assert!(step.watched.iter().any(|(_, due)| *due < clock.now()), "nobody asks about it");
+    assert!(hold.lease.is_doubted() && !hold.lease.may_last(clock.now()));
+    assert!(hold.is_valid_at(clock.now()));
+}
+
+/// The reply with its grant may be from before.
+#[test]
+fn clock_that_was_set_during_a_request_makes_its_lease_doubted() {
+    let (_clock, slot, hold) = granted(50, 1_000, 1_000);
+    let Admission::Acquire { .. } = enter(&slot, &hold.options) else { panic!("somebody has it") };
+    slot.on_clock_fault();
+    slot.granted(&hold, 0);
+    assert!(hold.lease.is_doubted());
+}
+
 /// Its thread may have no processor.
 #[test]
 fn slot_that_is_locked_keeps_the_worker_for_no_longer_than_it_waits() {

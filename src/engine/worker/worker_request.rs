@@ -38,7 +38,7 @@ pub(super) enum WorkerRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseNeed {
     Renew,
-    /// Show the count of reentries, or ask whether an eviction is true.
+    /// Show the count of reentries, or ask whether a lease that is doubted is still there.
     Show,
     Change(Change),
 }

@@ -5,24 +5,24 @@
 --       refuse the script if one of the keys is missing
 -- ARGV  1 the attempt   2 the time to live from now, ms   3 0: no hold count is shown
 --       4 time to live of the fence, ms
--- Returns 1 it lives at least that long      {1, n} besides, n wait, where an exceeded limit counts as one who
---         waits (rules 34, 39), or -1: it is not known
---         0 it does not hold any more
+-- Returns {1, now, n} it lives at least that long, and n wait, where an exceeded limit counts as one who waits (rules
+--         34, 39), or -1: it is not known   {0, now} it does not hold any more
+--         now is the server's time in microseconds
 --
 -- Nobody is purged or served here. PEXPIRE comes first, as it is never refused when memory is full: a first ZADD
 -- may be, and the lease would be lost (rule 41).
 local now = tonumber(micros(redis.call('TIME')))
 if not lease or lease <= now then
-  return 0
+  return {0, now}
 end
 redis.call('PEXPIRE', KEYS[1], text(math.max(limit_ttl, ARGV[4])), 'GT')
 redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT') -- tokens outlive the lease
 redis.call('ZADD', KEYS[1], 'XX', 'GT', text(now + 1000 * ARGV[2]), ARGV[1])
 if not KEYS[3] then
-  return {1, -1}
+  return {1, now, -1}
 end
 local waiters = tonumber(redis.pcall('ZCOUNT', KEYS[3], '(0', '+inf')) or 0 -- a line of another type has none
 if used > limit then
   waiters = waiters + 1 -- more than those who wait, as they may be the ones of this client
 end
-return waiters > 0 and {1, waiters} or 1
+return {1, now, waiters}

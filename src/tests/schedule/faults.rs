@@ -205,11 +205,12 @@ impl Backend for FaultyBackend {
 
     fn granted_after(
         &self,
+        target: &Target,
         grant: &GrantMessage,
         received: Moment,
         queued: Option<Moment>,
     ) -> Option<Moment> {
-        self.memory.granted_after(grant, received, queued)
+        self.memory.granted_after(target, grant, received, queued)
     }
 }
 

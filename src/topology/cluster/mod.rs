@@ -11,7 +11,8 @@
 //!
 //! The client [receives messages](listener) from all masters. But `PUBLISH` counts only the
 //! subscribers at its own node. A grant in a message is dated from the last reply that found its
-//! waiter still queued, because the message does not name the node whose clock it was written by.
+//! waiter still queued, because the message does not name the node whose clock it was written by; and it is believed only
+//! if its time is one of the node that has the slot now.
 
 pub(crate) mod address;
 mod cluster_node;
@@ -158,14 +159,24 @@ impl Backend for Cluster {
             .on_any_node(Some(slot), deadline, |node| node.call(&nudge, deadline).map(drop))
     }
 
+    fn is_timed_by(&self, target: &Target, clock: u64) -> bool {
+        let master = self.directory.known_master(hash_slot(target.key()));
+        let known = master.and_then(|master| master.made_transport());
+        known.is_none_or(|transport| transport.server_clock().number() == clock)
+    }
+
     /// Dates a grant from the last request whose reply found the attempt still in the queue. The
-    /// grant is newer than that, whichever node wrote it.
+    /// grant is newer than that, whichever node wrote it. But its lease ends by the clock of that node: the message is
+    /// believed only if its time is one of the node that has the slot, by that node's last reading.
     fn granted_after(
         &self,
-        _grant: &GrantMessage,
-        _received: Moment,
+        target: &Target,
+        grant: &GrantMessage,
+        received: Moment,
         queued: Option<Moment>,
     ) -> Option<Moment> {
-        queued
+        let master = self.directory.known_master(hash_slot(target.key()))?;
+        let transport = master.made_transport()?;
+        queued.filter(|&sent| transport.server_clock().confirms(grant.micros, sent, received))
     }
 }

@@ -16,7 +16,7 @@ use crate::wire::Value;
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::server_clock::ServerClock;
+use crate::wire::server_clock::{Reading, ServerClock, ServerClocks};
 use crate::wire::subscription::{Event, Subscriber};
 
 use super::connection::MemoryConnection;
@@ -35,6 +35,25 @@ pub(crate) struct MemoryBackend {
 impl MemoryBackend {
     pub(crate) fn new(server: Arc<MemoryServer>, identity: Arc<Identity>) -> MemoryBackend {
         MemoryBackend { server, identity, link: Arc::default(), server_clock: Arc::default() }
+    }
+
+    /// The same, where the server's clock is one of these.
+    pub(crate) fn timed(self, clocks: &Arc<ServerClocks>) -> MemoryBackend {
+        MemoryBackend { server_clock: clocks.add(), ..self }
+    }
+
+    /// Sends commands, whose replies are those of the server with this clock.
+    fn exchange(
+        &self,
+        link: &FaultyLink,
+        calls: &[Call],
+        deadline: Moment,
+    ) -> Vec<Result<Reply, Failure>> {
+        // The epoch is always 0, because this server never moves.
+        let clock = Some((Arc::clone(&self.server_clock), 0));
+        let timed = |reply: Reply| Reply { clock: clock.clone(), ..reply };
+        let replies = self.server.exchange(link, None, calls, deadline);
+        replies.into_iter().map(|reply| reply.map(timed)).collect()
     }
 
     /// The link between this client and the server.
@@ -72,10 +91,10 @@ impl Backend for MemoryBackend {
         if keys == [reserved::INDEX] {
             return match self.link.is_cut() {
                 true => vec![Err(Failure::no_connection())],
-                false => self.server.exchange(&FaultyLink::default(), None, calls, deadline),
+                false => self.exchange(&FaultyLink::default(), calls, deadline),
             };
         }
-        self.server.exchange(&self.link, None, calls, deadline)
+        self.exchange(&self.link, calls, deadline)
     }
 
     /// All in one step.
@@ -108,7 +127,8 @@ impl Backend for MemoryBackend {
 
     fn publishers(&self) -> Arc<dyn Publishers> {
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
-        Arc::new(SinglePublisher(Arc::new(MemoryPublisher { server, link })))
+        let server_clock = Arc::clone(&self.server_clock);
+        Arc::new(SinglePublisher(Arc::new(MemoryPublisher { server, link, server_clock })))
     }
 
     /// Wakes the listener, past the link.
@@ -123,18 +143,19 @@ impl Backend for MemoryBackend {
 
     fn granted_after(
         &self,
+        _target: &Target,
         grant: &GrantMessage,
         received: Moment,
         _queued: Option<Moment>,
     ) -> Option<Moment> {
-        self.server_clock.not_before(grant.epoch, grant.micros, received)
+        self.server_clock.not_before(grant.run, grant.micros, received)
     }
 }
 
 impl crate::protocol::backend::LockServer for MemoryBackend {
     fn call(&self, call: &Call, deadline: Moment) -> Result<Reply, Failure> {
         let calls = std::slice::from_ref(call);
-        let mut replies = self.server.exchange(&self.link, None, calls, deadline);
+        let mut replies = self.exchange(&self.link, calls, deadline);
         replies.pop().unwrap_or_else(|| Err(Failure::silent()))
     }
 
@@ -158,9 +179,8 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
         if self.link.is_cut() {
             return Err(Failure::no_connection());
         }
-        let now = self.server.now();
-        // The epoch is always 0, because this server never moves.
-        self.server_clock.note(0, self.server.micros(), now, self.server.now());
+        let (sent, micros, received) = (self.server.now(), self.server.micros(), self.server.now());
+        self.server_clock.note(Reading { epoch: 0, micros, sent, received });
         Ok(())
     }
 
@@ -183,6 +203,7 @@ impl crate::protocol::backend::LockServer for MemoryBackend {
 struct MemoryPublisher {
     server: Arc<MemoryServer>,
     link: Arc<FaultyLink>,
+    server_clock: Arc<ServerClock>,
 }
 
 impl Publisher for MemoryPublisher {
@@ -195,6 +216,10 @@ impl Publisher for MemoryPublisher {
             return Err(Failure::no_connection());
         }
         Ok(Box::new(self.server.listen(&self.link, channel)))
+    }
+
+    fn clock_faults(&self) -> u64 {
+        self.server_clock.faults()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::sync::channel::{Receiver, unbounded};
-use crate::base::sync::{self, Arc, Mutex, MutexGuard};
+use crate::base::sync::{self, Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::Value;
 use crate::wire::connection::Reply;
@@ -23,12 +23,14 @@ const EPOCH: u64 = 1_700_000_000_000_000;
 /// A server in memory.
 pub(crate) struct MemoryServer {
     clock: Arc<dyn Clock>,
+    /// By how much its own clock was set forward, in microseconds. Wraps around where it was set back.
+    ahead: AtomicU64,
     state: Mutex<State>,
 }
 
 impl MemoryServer {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<MemoryServer> {
-        Arc::new(MemoryServer { clock, state: Mutex::default() })
+        Arc::new(MemoryServer { clock, ahead: AtomicU64::new(0), state: Mutex::default() })
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -41,7 +43,18 @@ impl MemoryServer {
 
     /// The server's own time in microseconds.
     pub(crate) fn micros(&self) -> u64 {
-        micros_at(self.clock.now())
+        self.shown(micros_at(self.clock.now()))
+    }
+
+    /// What its clock shows at this time of the clients' clock.
+    fn shown(&self, micros: u64) -> u64 {
+        micros.wrapping_add(self.ahead.load(Ordering::SeqCst))
+    }
+
+    /// Sets its clock forward, or back, by microseconds.
+    #[cfg(test)]
+    pub(crate) fn set_clock(&self, by: i64) {
+        self.ahead.fetch_add(by.cast_unsigned(), Ordering::SeqCst);
     }
 
     /// The state, in which every request that was due until now has arrived.
@@ -50,14 +63,14 @@ impl MemoryServer {
         // those that are due first, so nobody can see a state that the network would not allow, and
         // a test with a standing clock decides exactly when a request arrives.
         let mut state = self.state.lock();
-        let micros = self.micros();
+        let micros = micros_at(self.clock.now());
         while let Some(entry) = state.late.first_entry()
             && entry.key().0 <= micros
         {
             let ((at, _), LateRequest { session, words }) = entry.remove_entry();
             // At the time of arrival, not now: the clock may have been put far forward. Nobody
             // waits for the reply.
-            let _ = state.call(session, &words, at);
+            let _ = state.call(session, &words, self.shown(at));
             state.forget_session(session);
         }
         state
@@ -136,7 +149,7 @@ impl MemoryServer {
         let mut serve = |call: &Call| {
             let outcome = state.call(session, &call.words(), self.micros());
             let value = outcome.map_err(|error| Failure::refused(error.text()))?;
-            Ok(Reply { value, sent, received: self.now(), epoch: 0 })
+            Ok(Reply { value, sent, received: self.now(), clock: None })
         };
         calls.iter().map(&mut serve).collect()
     }

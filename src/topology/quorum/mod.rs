@@ -318,6 +318,7 @@ impl Protocol for Quorum {
         deadline: Moment,
     ) -> Result<bool, Failure> {
         let limit = self.limit(deadline);
+        self.connect_missing(limit);
         let (mut again, mut had, mut open) = (true, false, false);
         loop {
             // A server whose time is not known is left out. Without a deadline, a delayed force
@@ -338,8 +339,7 @@ impl Protocol for Quorum {
                         answered += 1;
                     }
                     Forced::Late(micros) => {
-                        let clock = self.nodes[node].server_clock();
-                        clock.note(reply.epoch, micros, reply.sent, reply.received);
+                        reply.note_time(micros);
                         late += 1;
                     }
                 }
@@ -410,6 +410,7 @@ impl Protocol for Quorum {
     /// grant to date.
     fn granted_after(
         &self,
+        _target: &Target,
         _grant: &GrantMessage,
         _received: Moment,
         _queued: Option<Moment>,

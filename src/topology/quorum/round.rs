@@ -14,6 +14,7 @@ use crate::topology::quorum::tally::Voters;
 use crate::topology::quorum::vote::{Vote, free_after, most_votes, vote};
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
+use crate::wire::server_clock;
 use crate::wire::transport::Lane;
 
 /// The first proposal, one above the token that refused it, and one more for a clock that was not
@@ -148,19 +149,24 @@ impl Quorum {
         Err(self.no_majority(&round.node_replies, open))
     }
 
-    /// Connects to the servers whose time is not known. A new connection reads it, and without it
-    /// no proposal can have a deadline.
-    fn connect_missing(&self, limit: Moment) {
+    /// Asks the servers for their time whose time is not known. Without it no proposal can have a deadline.
+    pub(super) fn connect_missing(&self, limit: Moment) {
         let strange: Vec<_> = self
             .nodes
             .iter()
-            .map(|node| (!node.server_clock().is_known()).then_some(&[][..]))
+            .map(|node| (!node.server_clock().is_known()).then(|| [server_clock::time()]))
             .collect();
         let known = strange.iter().filter(|calls| calls.is_none()).count();
         // Waited for only as far as a majority needs it: a dead server must not cost a round, and
         // the attempt can go on without it.
         if known < self.nodes.len() {
-            self.ask(&strange, Lane::Callers, self.rules.need.saturating_sub(known), limit);
+            let need = self.rules.need.saturating_sub(known);
+            let node_replies = self.ask(&strange, Lane::Callers, need, limit);
+            for (_, reply) in first_replies(&node_replies) {
+                server_clock::micros_of(&reply.value)
+                    .into_iter()
+                    .for_each(|it| reply.note_time(it));
+            }
         }
     }
 
@@ -234,8 +240,7 @@ impl Quorum {
                     let Ok((vote, micros)) = self.read(node, vote(&reply.value, token)) else {
                         continue;
                     };
-                    let clock = self.nodes[node].server_clock();
-                    clock.note(reply.epoch, micros, reply.sent, reply.received);
+                    reply.note_time(micros);
                     round.unanswered -= 1;
                     // Only an acceptance uses up the vote of a server that has two names.
                     let may_vote = voters.may_vote(node_reply.server_run, reply);

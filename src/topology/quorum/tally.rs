@@ -4,11 +4,10 @@ use redis::RedisError;
 
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::protocol::reply::{Ownership, OwnershipReply, Released, ownership, released};
+use crate::protocol::reply::{Ownership, OwnershipReply, Released, released, renewed};
 use crate::topology::multi_node::scatter::NodeReply;
 use crate::topology::quorum::servers::Quorum;
 use crate::topology::quorum::vote::Tally;
-use crate::wire::Value;
 use crate::wire::connection::{Reply, ServerRun};
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
@@ -44,11 +43,11 @@ impl From<Tallied> for Released {
 }
 
 impl TallyKind {
-    /// Reads one server's reply.
-    fn read(self, value: &Value) -> Result<Released, Failure> {
+    /// Reads one server's reply, and notes its time where the reply tells that.
+    fn read(self, reply: &Reply) -> Result<Released, Failure> {
         match self {
-            TallyKind::Renew => ownership(value).map(Released::from),
-            TallyKind::Release => released(value),
+            TallyKind::Renew => renewed(reply, false).map(|reply| reply.ownership.into()),
+            TallyKind::Release => released(&reply.value),
         }
     }
 }
@@ -142,7 +141,7 @@ impl Quorum {
                 }
                 _ => continue,
             };
-            let Ok(released) = self.read(node, kind.read(&reply.value)) else { continue };
+            let Ok(released) = self.read(node, kind.read(reply)) else { continue };
             let mut ownership = released.ownership;
             // Not the sum: a client listens to several servers.
             listeners = released.listeners.max(listeners);

@@ -117,9 +117,15 @@ fn ballot_behind_a_foreign_key_ends_with_its_deadline() {
     assert_eq!(quorum.ballots.count(), 1);
 }
 
-fn delivery(run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
+fn delivery(ask: TallyKind, run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
     let now = BootClock.now();
-    let reply = |number| Reply { value: Value::Int(number), sent: now, received: now, epoch: 0 };
+    let reply = |number| {
+        let value = match ask {
+            TallyKind::Renew => Value::Array(vec![Value::Int(number), Value::Int(1 << 50)]),
+            TallyKind::Release => Value::Int(number),
+        };
+        Reply { value, sent: now, received: now, clock: None }
+    };
     Some(NodeReply {
         outcomes: vec![outcome.map(reply)],
         asked: now,
@@ -146,7 +152,7 @@ fn judged(
 ) -> Result<Ownership, Failure> {
     let quorum = quorum(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]);
     let mut node_replies: Vec<Option<NodeReply>> =
-        said.into_iter().zip(1..).map(|(outcome, run)| delivery(run, outcome)).collect();
+        said.into_iter().zip(1..).map(|(outcome, run)| delivery(ask, run, outcome)).collect();
     if let Some(Some(first)) = node_replies.first_mut() {
         first.repeated = repeated;
     }

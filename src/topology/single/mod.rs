@@ -93,14 +93,15 @@ impl Backend for Single {
 
     fn granted_after(
         &self,
+        _target: &Target,
         grant: &GrantMessage,
         received: Moment,
         _queued: Option<Moment>,
     ) -> Option<Moment> {
         // The message names the server's time at the grant, and there is one server's clock to read
-        // it by. The epoch matters: after a fail-over the clock is another one, and the time of the
+        // it by. The run matters: after a fail-over the clock is another one, and the time of the
         // old master would date the grant too late, so that the lease would seem longer than it is.
-        self.transport.server_clock().not_before(grant.epoch, grant.micros, received)
+        self.transport.server_clock().not_before(grant.run, grant.micros, received)
     }
 }
 
@@ -126,6 +127,7 @@ mod tests {
     use crate::wire::locator::FixedServer;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::{PoolSettings, connector};
+    use crate::wire::server_clock::Reading;
 
     const LEASE: Duration = Duration::from_secs(30);
     const SOON: Duration = Duration::from_secs(20);
@@ -187,7 +189,8 @@ mod tests {
             let clock = self.transport.server_clock();
             let now = BootClock.now();
             // By this reading the deadline passed long ago.
-            clock.note(clock.epochs().number(), 1_000_000, now, now);
+            let epoch = clock.epochs().number();
+            clock.note(Reading { epoch, micros: 1_000_000, sent: now, received: now });
             let held = self.proxy.add(Fault::reply("", Action::Hold).at(operation));
             let epochs = clock.epochs().clone();
             let body = move || {

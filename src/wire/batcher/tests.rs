@@ -54,7 +54,7 @@ fn words(packed: &[u8]) -> Vec<String> {
 
 fn echo(word: &str) -> CallOutcome {
     let value = Value::SimpleString(word.to_owned());
-    Ok(Reply { value, sent: now(), received: now(), epoch: 0 })
+    Ok(Reply { value, sent: now(), received: now(), clock: None })
 }
 
 fn word_of(outcome: &CallOutcome) -> &str {

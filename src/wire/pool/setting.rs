@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::option::check_bounds;
+use crate::base::sync::Arc;
 use crate::observe::observers::Observers;
+use crate::wire::server_clock::ServerClocks;
 
 /// The largest `max_size`. r2d2 allocates room for all connections at the start, and for `u32::MAX`
 /// there is none.
@@ -22,6 +24,8 @@ pub(crate) struct PoolSettings {
     pub(crate) test_on_borrow: bool,
     /// Who learns of a connection that was made in the place of another.
     pub(crate) observers: Observers,
+    /// The clocks of all servers of the client.
+    pub(crate) clocks: Arc<ServerClocks>,
 }
 
 impl Default for PoolSettings {
@@ -38,6 +42,7 @@ impl Default for PoolSettings {
             // request is repeated.
             test_on_borrow: false,
             observers: Observers::default(),
+            clocks: ServerClocks::new(Duration::ZERO, false),
         }
     }
 }

@@ -70,7 +70,7 @@ impl SlotState {
     pub(in crate::engine::slot) fn on_evicted(&mut self, number: u64, step: &mut Step) {
         if let Some(heard) = self.heard_of(number) {
             // The reply with the grant may still be on its way. `granted` looks at this.
-            heard.evicted = true;
+            heard.is_doubted = true;
         }
         let entry = self.entries.iter().find(|entry| entry.is_attempt(number) && entry.is_held());
         if let Some(lease) = entry.and_then(|entry| entry.lease.upgrade()) {
@@ -78,6 +78,31 @@ impl SlotState {
             // stays valid, but is neither passed on nor lingers.
             lease.doubt(step.now);
             step.watch(&lease);
+        }
+    }
+
+    /// The clock by which these leases end is not what it was: the worker asks Redis about them at once, and so does the
+    /// acquirer about its place in the queue.
+    pub(in crate::engine::slot) fn on_clock_fault(&mut self, step: &mut Step) {
+        for entry in &self.entries {
+            let Some(lease) = entry.lease.upgrade() else { continue };
+            // As after a message of eviction: it may have ended there already, or end earlier than it does here. One that
+            // lingers is asked about by nobody, and no thread takes it again.
+            lease.doubt(step.now);
+            if entry.is_held() {
+                step.watch(&lease);
+            }
+        }
+        // A grant that is on its way may be from before.
+        self.companions.iter_mut().for_each(|it| it.heard.is_doubted = true);
+        if let Some(acquirer) = &mut self.acquirer {
+            acquirer.heard.is_doubted |= acquirer.asked_at().is_some();
+            acquirer.retry_now = true;
+            step.wakes_acquirer = true;
+        }
+        if let Some(upgrader) = &mut self.upgrader {
+            upgrader.retry_now = true;
+            step.wakes_acquirer = true;
         }
     }
 

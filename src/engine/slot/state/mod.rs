@@ -480,7 +480,7 @@ impl SlotState {
         step: &mut Step,
     ) -> (u64, Demand) {
         // What messages said about this attempt before the reply came stays valid (rule 18).
-        let Heard { number, mut demand, evicted, .. } = heard;
+        let Heard { number, mut demand, is_doubted, .. } = heard;
         demand.add(waiters);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
@@ -489,8 +489,8 @@ impl SlotState {
         }
         self.entries.push(Entry::new(number, hold, demand, step.now));
         let lease = &hold.lease;
-        if evicted {
-            // The eviction is later than the grant, though its message came first. Only Redis can say
+        if is_doubted {
+            // An eviction is later than the grant, though its message came first. Only Redis can say
             // whether it is true, so the lease is in doubt from the start, and the worker asks now.
             lease.doubt(step.now);
         }

@@ -293,7 +293,8 @@ impl Reply {
             }
             (Request::Change { .. }, [3, _]) => Reply::Stale,
             (Request::Change { .. }, [4, _]) => Reply::NotHeld,
-            (Request::Renew { .. }, [1, waiters]) => Reply::Done(count(*waiters)),
+            (Request::Renew { .. }, [1, _, waiters]) => Reply::Done(count(*waiters)),
+            (Request::Renew { .. }, [0, _]) => Reply::NotHeld,
             (Request::Acquire { .. } | Request::Change { .. }, _) => {
                 panic!("{request:?}: {numbers:?}")
             }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::share::{Access, Share};
 use crate::protocol::wake_message::GrantMessage;
+use crate::wire::server_clock::ClockRun;
 
 fn permits(count: u32) -> LockOptions {
     let share = Share::Permits { count, limit: 4 };
@@ -43,7 +44,7 @@ fn message(bench: &mut Bench) {
         window: SECOND * 2,
         waiters: 0,
         permits: None,
-        epoch: 0,
+        run: ClockRun::default(),
     };
     bench.transition(|state, step| state.on_grant(&grant, step));
 }
