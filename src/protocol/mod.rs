@@ -38,7 +38,7 @@
 //! | 7 | The window comes from the next owner's lease, not from the releaser's. A waiter believes no more than its grant says. |
 //! | 8 | A waiter sends a heartbeat at each interval. The window is two intervals, one command time-out and the difference of clocks in force (rule 54). A waiter counts as dead after three intervals, or at its own deadline. |
 //! | 9 | The first renewal extends a window to a whole lease. A fixed lease is made whole before the caller gets the guard. |
-//! | 10 | The server's time is computed from the latest reply of the same epoch, less an allowance for drift. Where that reply is too old, or the server has moved since, a heartbeat asks. A grant that arrives before the reply to its join is kept. |
+//! | 10 | The server's time is computed from the latest reply of the same run of the same server's clock, less an allowance for drift. A run ends where the server moves and where its clock has a fault (rule 57). Where that reply is too old or of another run than the message, a heartbeat asks. A grant that arrives before the reply to its join is kept. |
 //! | 11 | A skipped waiter keeps its place for as long again, and gets a message to ask. A newcomer stands behind it. |
 //! | 12 | A message is published last. The number of its receivers is never used: a published grant is never withdrawn, and each grant has a token of its own. A waiter is skipped only before its grant: because it counts as dead, or because one server, which the user may ask, counts no subscriber of its channel. A listener leaves a server that is a replica. A waiter joins once its channel is confirmed; after a reconnect all waiters ask again. |
 //! | 13 | Without any message a waiter gets a free lock within a heartbeat, a window and a time-out. |
@@ -77,6 +77,8 @@
 //! | 54 | The client ends a hold before any server ends its lease, as long as the clocks of the servers differ by at most `max_clock_skew` and at most a tenth of the requested lease. |
 //! | 55 | A forced release deletes only a lock, never data: the script that deletes the key checks its form, unless the user has said that it is a lock. |
 //! | 56 | A script that the server refuses half-way, because the user may not run a command or use a key, takes back what it has written, so that it leaves no holder and no waiter that no client knows of. After such a refusal the engine removes the attempt, too. |
+//! | 57 | Each reply to a request for a lock and to a renewal tells the server's time. One that lies outside of what the last reading lets expect, for the time between its sending and its receipt, by more than the bound is a fault of that server's clock. The bound is `max_clock_skew`, and 100 ms at least. The reading is dropped; the leases that end by the clock are doubted, as after a message of eviction; its waiters ask at once. It is told once. Connections and subscriptions stay. |
+//! | 58 | The same holds where the clock of a server that takes over differs from that of the one before it, and where the clocks of two servers of a client differ between which a lock can move. |
 //!
 //! These rules hold across a fail-over or a slot migration as long as no write is lost, and the clocks of any two
 //! servers that may have the lock differ by no more than rule 54 says. The next server reads the end of a lease, which

@@ -356,6 +356,22 @@ mod tests {
         assert_eq!(ServerClock::default().not_before(RUN, 1, SENT), None);
     }
 
+    /// In a cluster, where a message is dated by the last request that found its waiter in the queue.
+    #[test]
+    fn message_is_confirmed_by_the_clock_of_its_run() {
+        let clock = clock();
+        let [asked, heard] = [500, 600].map(|millis| SENT.after(MILLI * millis));
+        assert!(!ServerClock::default().confirms(1_550_000, asked, heard));
+        assert!(clock.confirms(1_550_000, asked, heard));
+        assert!(!clock.confirms(1_800_000, asked, heard), "of a node whose clock is ahead");
+        clock.note(reading(0, 9_000_000, 550));
+        assert!(!clock.confirms(9_040_000, asked, heard), "nothing is known");
+        clock.note(reading(0, 9_050_000, 600));
+        assert!(!clock.confirms(9_040_000, asked, heard), "it found the waiter before the step");
+        let [asked, heard] = [700, 800].map(|millis| SENT.after(MILLI * millis));
+        assert!(clock.confirms(9_200_000, asked, heard));
+    }
+
     /// The new server's clock may be behind, and then the old one's would date a grant too late.
     #[test]
     fn clock_of_the_old_server_dates_nothing_after_a_move() {

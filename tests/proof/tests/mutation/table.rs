@@ -585,6 +585,39 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 12",
         "it::demotion::new_connection_makes_an_idle_listener_ask_soon",
     ),
+    bug("renewal-tells-no-time", "rule 57", "it::clock::renewal_tells_the_time"),
+    bug(
+        "clock-fault-not-told",
+        "rule 57",
+        "it::clock::lease_that_a_step_has_ended_is_found_by_another_reply",
+    ),
+    bug("clock-fault-raises-no-doubt", "rule 57", "it::clock::renewal_tells_the_time"),
+    bug("stepped-reading-kept", "rule 57", "it::clock::step_costs_neither_a_lock_nor_a_connection"),
+    bug(
+        "step-is-an-odd-answer",
+        "rule 57",
+        "it::clock::step_costs_neither_a_lock_nor_a_connection",
+    ),
+    bug(
+        "clock-of-the-next-server-unchecked",
+        "rule 58",
+        "leasehold::wire::server_clock::tests::server_that_takes_over_is_compared_with_the_one_before",
+    ),
+    bug(
+        "clocks-not-compared",
+        "rule 58",
+        "leasehold::wire::server_clock::tests::clocks_that_differ_are_told_once",
+    ),
+    bug(
+        "message-of-another-run-believed",
+        "rule 10",
+        "it::clock::grant_by_message_is_not_believed_after_a_step",
+    ),
+    bug(
+        "message-of-another-node-believed",
+        "rule 10",
+        "leasehold::wire::server_clock::tests::message_is_confirmed_by_the_clock_of_its_run",
+    ),
     bug(
         "clock-of-another-server",
         "rule 10",

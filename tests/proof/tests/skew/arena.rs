@@ -41,6 +41,9 @@ pub(crate) trait Arena: Sized {
 
     /// Sets the other server's clock.
     fn put_forward(&self, ahead: Duration);
+
+    /// The other server.
+    fn target(&self) -> &Server;
 }
 
 fn micros(ahead: Duration) -> i64 {
@@ -156,6 +159,10 @@ macro_rules! nodes {
         fn put_forward(&self, ahead: Duration) {
             self.0.set(self.0.to, ahead);
         }
+
+        fn target(&self) -> &Server {
+            self.0.target()
+        }
     };
 }
 
@@ -253,6 +260,10 @@ impl Arena for Failover {
     fn put_forward(&self, ahead: Duration) {
         self.0.set(self.0.to, ahead);
     }
+
+    fn target(&self) -> &Server {
+        self.0.target()
+    }
 }
 
 /// Sentinels make a replica the master.
@@ -313,5 +324,9 @@ impl Arena for Promotion {
 
     fn put_forward(&self, ahead: Duration) {
         self.clocks[1].set(micros(ahead)).expect("a clock");
+    }
+
+    fn target(&self) -> &Server {
+        &self.group().servers[1]
     }
 }

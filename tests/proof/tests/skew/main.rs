@@ -5,6 +5,7 @@
 //! | `arena` | two servers, each with a wall clock of its own, and how a lock comes from one to the other |
 //! | `hold` | the kinds of lock and of lease |
 //! | `round` | one round: locks are taken, come to the other server, and are asked for there |
+//! | `step` | a server's clock is set, or another server's differs by more than the bound: what the client does, and what it costs |
 //!
 //! The clock is ahead by a half, four fifths and twice the bound that is in force for the lease. With less than the
 //! bound nobody may get a lock that another still relies on. With twice the bound somebody does: that is beyond the
@@ -21,6 +22,7 @@
 mod arena;
 mod hold;
 mod round;
+mod step;
 
 use std::time::Duration;
 
