@@ -91,15 +91,17 @@ pub(crate) trait Clock: Send + Sync + fmt::Debug {
 /// for longer than this before it checks the clock.
 const LONGEST_WAIT_SLICE: Duration = Duration::from_secs(1);
 
-/// The machine's monotonic clock. On Linux and Android it includes the time in suspend.
+/// The machine's monotonic clock. On Linux and Android it includes the time in suspend. No clock includes the time for which
+/// a host has paused the machine: the first reply that tells the server's time shows that (rule 57).
 #[derive(Debug, Default)]
 pub(crate) struct BootClock;
 
 impl Clock for BootClock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn now(&self) -> Moment {
-        // Not `Instant`, which is `CLOCK_MONOTONIC` on Linux and stops in suspend: a laptop or a
-        // virtual machine would wake with a lease that looks valid and is long over in Redis.
+        // Not `Instant`, which is `CLOCK_MONOTONIC` on Linux and stops in suspend: a laptop would
+        // wake with a lease that looks valid and is long over in Redis. So does a virtual machine
+        // that its host has paused, in which this clock stops too.
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);

@@ -84,6 +84,10 @@ macro_rules! setters {
         /// 500 ms, a lease of 30 s is valid for 500 ms less, and one of 1 s for 100 ms less. There is no other
         /// cost. A lease that is shorter than ten times the real difference is not protected.
         ///
+        /// A server's time that differs by more than this, or than 100 ms if that is greater, from what the client expects
+        /// is logged as a warning, and the client asks at once about the leases there:
+        /// [Limits](crate::guide::limits#clock-jumps).
+        ///
         /// The setting does not cover a write that replication lost, a clock that is set while locks are held,
         /// or clocks that differ by more: against those only a fencing token helps. If one address stands for
         /// several servers that replace each other, as that of a managed service or a proxy does, set it for
