@@ -47,7 +47,13 @@ fn lease_that_a_step_has_ended_is_found_by_another_reply() {
 fn renewal_tells_the_time() {
     let (clock, _server, client) = stage();
     let fixed = client.mutex_with("fixed", fixed(3_600_000)).expect("a lock").lock().expect("it");
-    let _renewed = client.mutex_with("renewed", renewed(3_000)).expect("a lock").lock();
+    let renewed = client.mutex_with("renewed", renewed(3_000)).expect("a lock");
+    let renewed = renewed.lock().expect("it");
+    // The connection for that is there then: a new one asks for the time.
+    let mut last = renewed.remaining();
+    until("it is renewed", || {
+        std::mem::replace(&mut last, renewed.remaining()) < renewed.remaining()
+    });
     set(&clock, 7_200_000);
     until("the loss is known", || !fixed.is_valid());
 }
@@ -94,7 +100,12 @@ fn grant_by_message_is_not_believed_after_a_step() {
             until("it waits", queued);
             turn(&client);
             set(&clock, step);
+            // The reply to its next beat, which comes at once, tells the new time.
+            let beats =
+                || ask::<Vec<String>>(&server, &["ZRANGE", "{x}:beats", "0", "-1", "WITHSCORES"]);
+            let before = beats();
             turn(&client);
+            until("it has asked", || beats() != before);
             guard.release().expect("an answer");
             let remaining = waiter.join().expect("it ends");
             assert!(remaining > Duration::from_secs(60), "{step}: {remaining:?}");

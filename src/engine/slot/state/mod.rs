@@ -43,6 +43,7 @@
 //! | `on_grant` | any acquirer | same, with a grant | the acquirer wakes |
 //! | `request_retry` | any acquirer | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker asks about the lease |
+//! | `on_clock_fault` | any | same, noted for all leases | the worker asks about those that are held, and the acquirer asks again |
 //! | `take_news` | any | same, with what replies have counted | before each other event |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
 //! | `enter`, to read | the door is open | held, beside others of the same entry | |
