@@ -141,3 +141,36 @@ impl Drop for Terminal {
         }
     }
 }
+
+/// Runs a program until it has written this text, and takes its terminal away. Returns how it ended.
+pub(crate) fn hang_up(arguments: &[&str], variables: &[(&str, String)], text: &str) -> ExitStatus {
+    let (mut pty, pts) = open().expect("a terminal");
+    pty.resize(Size::new(24, 80)).expect("a size");
+    let command = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(arguments)
+        .env("TERM", "xterm-256color")
+        .envs(variables.iter().map(|(name, value)| (name, value)));
+    let mut child = Ending(command.spawn(pts).expect("the program"));
+    let (mut bytes, mut seen) = ([0; 4096], Vec::new());
+    while !String::from_utf8_lossy(&seen).contains(text) {
+        let count = pty.read(&mut bytes).expect("a screen");
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    drop(pty);
+    let mut status = None;
+    until("the program ends", || {
+        status = child.0.try_wait().expect("a status");
+        status.is_some()
+    });
+    status.expect("an end")
+}
+
+/// Killed on drop: a test that fails must not leave a program that nobody can end.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -10,7 +10,7 @@ use leasehold_support::fault::Operation;
 use leasehold_support::{Direction, Proxy, Server};
 
 use crate::common::{EndWaits, ask, long, open, run, server, until};
-use crate::terminal::{BEFORE, Terminal};
+use crate::terminal::{BEFORE, Terminal, hang_up};
 
 const USUAL: (u16, u16) = (80, 24);
 
@@ -212,6 +212,25 @@ fn stopped_program_gives_the_terminal_back_and_takes_it_again() {
     terminal.until("the screen", |lines| lines[0].starts_with("leasehold top"));
     terminal.press("q");
     assert_eq!(terminal.ends_restored().code(), Some(0));
+}
+
+/// The window is closed, or the connection to the machine is cut.
+#[test]
+fn program_ends_with_its_terminal() {
+    let server = server();
+    let variables = [("REDIS_URL", server.url())];
+    assert_eq!(hang_up(&["top"], &variables, "leasehold top").signal(), Some(1));
+}
+
+/// A key may be several bytes, the last of which never come.
+#[test]
+fn signal_ends_it_within_a_key() {
+    let server = server();
+    let terminal = top(&server, &[], &[]);
+    terminal.until("the screen", |lines| lines[0].starts_with("leasehold top"));
+    terminal.press("\x1b[");
+    kill(&terminal, "TERM");
+    assert_eq!(terminal.ends_restored().signal(), Some(15));
 }
 
 #[test]

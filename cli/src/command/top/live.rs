@@ -1,14 +1,18 @@
 //! The loop of `top`: keys, signals and frames in, a screen out.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use signal_hook::consts::SIGHUP;
 
 use super::draw::{draw, page};
+use super::input::{Input, await_hang_up, await_input};
 use super::model::{Action, Model, Order};
 use super::reader::{Frame, Reader, ReaderGone};
 use super::screen::{Screen, Signals, end_by};
+use super::watch::Watch;
 use crate::failure::Failure;
 use crate::status;
 
@@ -22,19 +26,39 @@ enum End {
 }
 
 pub(super) fn run(first: Frame, reader: &Reader, order: Order) -> Result<ExitCode, Failure> {
-    let signals = Signals::catch()?;
+    let signals = Arc::new(Signals::catch()?);
     let mut model = Model::new(order);
     model.update(first.rows, first.took);
     // https://no-color.org: any value but an empty one.
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut screen = Screen::take()?;
-    let end = show(&mut screen, &mut model, reader, &signals, has_colour);
+    let watch = Watch::start(Arc::clone(&signals))?;
+    let mut end = show(&mut screen, &mut model, reader, &signals, has_colour);
     // Before anything is printed, or the program ends by a signal.
-    drop(screen);
+    match await_hang_up(Duration::ZERO) {
+        Ok(false) => drop(screen),
+        // Nothing can be given back. What failed on a terminal that is gone, failed because of that.
+        _ => {
+            std::mem::forget(screen);
+            end = Ok(End::Signal(SIGHUP));
+        }
+    }
+    drop(watch);
     if let End::Signal(signal) = end? {
         end_by(signal)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The next event, for which it waits no longer than [`LOOK`]. `is_first` is false after another event: more of them may
+/// have come with it, which the terminal does not have any more.
+fn next_event(is_first: bool) -> Result<Option<Event>, Failure> {
+    let event = if event::poll(Duration::ZERO)? { Some(event::read()?) } else { None };
+    if is_first && event.is_none() {
+        // It changed its size, or has the rest of a long text, of which its reader hears with the next key.
+        std::thread::sleep(LOOK);
+    }
+    Ok(event)
 }
 
 fn show(
@@ -44,6 +68,7 @@ fn show(
     signals: &Signals,
     has_colour: bool,
 ) -> Result<End, Failure> {
+    let mut had_event = false;
     loop {
         screen.terminal.draw(|frame| draw(model, frame.area(), frame.buffer_mut(), has_colour))?;
         // Nothing is drawn until something changes.
@@ -52,7 +77,12 @@ fn show(
             if let Some(signal) = signals.end() {
                 return Ok(End::Signal(signal));
             }
-            let event = if event::poll(LOOK)? { Some(event::read()?) } else { None };
+            let input = await_input(if had_event { Duration::ZERO } else { LOOK })?;
+            if input == Input::HungUp {
+                return Ok(End::Signal(SIGHUP));
+            }
+            let event = next_event(input == Input::Some && !had_event)?;
+            had_event = event.is_some();
             let key = event.as_ref().and_then(Event::as_key_press_event);
             // The terminal sends no signals for these while the program has it.
             let is_control = |letter| {

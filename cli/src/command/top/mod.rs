@@ -6,13 +6,17 @@
 //! | `model` | what is shown: order, filter, selection. No I/O |
 //! | `draw` | the model as a screen |
 //! | `screen` | the terminal, and the signals that end or stop the program |
+//! | `input` | whether the terminal has a key, or is gone |
+//! | `watch` | ends the program where the loop does not |
 //! | `live` | the loop that ties them |
 
 mod draw;
+mod input;
 mod live;
 mod model;
 mod reader;
 mod screen;
+mod watch;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
