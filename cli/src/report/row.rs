@@ -98,19 +98,22 @@ fn name_blockers(rows: &mut [Row]) {
             waits_at.entry(waiter).or_insert(at);
         }
     }
+    let next = |at: usize| rows[at].process.as_ref().and_then(|process| waits_at.get(process));
     let blocker = |start: usize| {
-        let mut at = start;
-        for _ in 0..rows.len() {
-            let next = rows[at].process.as_ref().and_then(|process| waits_at.get(process));
-            match next {
-                Some(&next) if next == start => return format!("cycle with {}", rows[at].name),
-                Some(&next) if next != at => at = next,
-                _ => break,
+        let mut path = vec![start];
+        loop {
+            let at = path[path.len() - 1];
+            // A process that waits at its own lock waits for a thread of its own.
+            let Some(&next) = next(at).filter(|&&next| next != at) else { break };
+            if let Some(begin) = path.iter().position(|&seen| seen == next) {
+                return circle(path[begin..].iter().map(|&at| rows[at].holder.as_str()));
             }
+            path.push(next);
         }
-        match at == start {
-            true => rows[at].holder.clone(),
-            false => format!("{} (has {})", rows[at].holder, rows[at].name),
+        let end = path[path.len() - 1];
+        match end == start {
+            true => rows[end].holder.clone(),
+            false => format!("{} (has {})", rows[end].holder, rows[end].name),
         }
     };
     let is_waited_for = |row: &Row| row.waiting.is_some_and(|it| it > 0);
@@ -122,6 +125,13 @@ fn name_blockers(rows: &mut [Row]) {
     for (row, blocker) in rows.iter_mut().zip(blockers) {
         row.blocker = blocker;
     }
+}
+
+/// Processes each of which waits for the next one, and the last one for the first.
+fn circle<'a>(holders: impl Iterator<Item = &'a str> + Clone) -> String {
+    let first = holders.clone().take(1);
+    let all: Vec<&str> = holders.chain(first).collect();
+    format!("a circle: {}", all.join(" waits for "))
 }
 
 #[cfg(test)]
@@ -153,15 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_wait_for_each_other_are_a_cycle() {
-        let rows = vec![held("a", 1, &[2]), held("b", 2, &[1]), held("c", 3, &[1])];
-        assert_eq!(blockers(rows), ["cycle with b", "cycle with a", "3"]);
+    fn processes_that_wait_for_each_other_are_a_circle() {
+        let rows = vec![held("a", 1, &[2]), held("b", 2, &[1]), held("c", 3, &[])];
+        let circles =
+            ["a circle: 1 waits for 2 waits for 1", "a circle: 2 waits for 1 waits for 2"];
+        assert_eq!(blockers(rows), [circles[0], circles[1], ""]);
     }
 
     #[test]
-    fn chain_into_a_cycle_ends() {
+    fn circle_is_named_to_those_who_wait_for_it() {
         let rows = vec![held("a", 1, &[9]), held("b", 2, &[1, 3]), held("c", 3, &[2])];
-        assert_eq!(blockers(rows).len(), 3);
+        let circle = "a circle: 2 waits for 3 waits for 2";
+        assert_eq!(blockers(rows), [circle, circle, "a circle: 3 waits for 2 waits for 3"]);
     }
 
     #[test]
