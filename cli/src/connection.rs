@@ -1,5 +1,6 @@
 //! How the command reaches Redis: the options that all subcommands have.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,16 +17,39 @@ use crate::url::with_password;
 pub(crate) const OUTAGE: Duration = Duration::from_secs(10);
 /// Without an URL.
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
-/// It may have a password, so that it is no option of clap's: those may be shown.
-const VARIABLE: &str = "REDIS_URL";
+/// The variables that may have the URL; the first one that is set counts. They may have a password, so they are no option of
+/// clap's: those may be shown.
+const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
+/// How long a connection attempt and each command may take without the option: a tenth of the usual lease, as the library
+/// advises.
+const TIME_OUT: Duration = Duration::from_secs(3);
+/// A command of a job with a short lease has a tenth of that lease, but no less than this.
+const LEAST_TIME_OUT: Duration = Duration::from_millis(500);
+const TIME_OUTS_PER_LEASE: u32 = 10;
+
+/// A URL, and where it was found. It may have a password.
+pub(crate) struct FoundUrl {
+    pub(crate) url: String,
+    pub(crate) source: Source,
+}
+
+/// Where a URL was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// An option, or a file.
+    Given,
+    Variable(&'static str),
+    Default,
+}
 
 // Without `Debug`: the URL may have a password.
 #[derive(Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
-    /// The server: `redis://`, `rediss://` or `unix://`; default the variable REDIS_URL, or this machine.
+    /// The server: `redis://`, `rediss://` or `unix://`; default the variable LEASEHOLD_URL, then REDIS_URL, then
+    /// redis://127.0.0.1:6379.
     ///
-    /// A password given here is seen by all users of this machine. Put it into REDIS_URL or a file, or have it
+    /// All users of this machine can see a password that is given here. Put it into LEASEHOLD_URL or a file, or have it
     /// asked for.
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
@@ -35,6 +59,9 @@ pub(crate) struct ConnectionArguments {
     /// Ask for the password at the terminal, and show nothing of it.
     #[arg(long, global = true)]
     ask_password: bool,
+    /// A file whose first line is the password, for a URL without one.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "ask_password")]
+    password_file: Option<PathBuf>,
     /// A sentinel; the host of the URL is then the name of the master. Repeat it for each sentinel.
     #[arg(long = "sentinel", global = true, value_name = "URL", conflicts_with = "cluster")]
     sentinels: Vec<String>,
@@ -58,9 +85,10 @@ pub(crate) struct ConnectionArguments {
     /// The key to that certificate, in PEM.
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// How long a connection attempt and each command may take.
-    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
-    timeout: Duration,
+    /// How long a connection attempt and each command may take; default 3s. For a command of `run` with a lease below
+    /// 30s it is a tenth of the lease, but at least 500ms.
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
+    timeout: Option<Duration>,
     /// The largest difference between the clocks of servers that can take over each other's locks; default 500ms with
     /// sentinels and in a cluster, else 0s.
     ///
@@ -78,12 +106,30 @@ impl ConnectionArguments {
 
     /// How long a connection attempt and each command may take.
     pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
+        self.timeout.unwrap_or(TIME_OUT)
+    }
+
+    /// How long each command may take for a lock with this lease.
+    pub(crate) fn timeout_for(&self, lease: Duration) -> Duration {
+        let usual = (lease / TIME_OUTS_PER_LEASE).clamp(LEAST_TIME_OUT, TIME_OUT);
+        self.timeout.unwrap_or(usual)
+    }
+
+    /// What to add to the news that the server cannot be reached.
+    pub(crate) fn hint(&self) -> &'static str {
+        let is_given = self.url.is_some() || self.url_file.is_some();
+        let variable = || from_variable(|name| std::env::var_os(name));
+        match !is_given && variable().is_ok_and(|(_, source)| source == Source::Default) {
+            true => {
+                "; neither --url nor the variable LEASEHOLD_URL or REDIS_URL says where Redis is"
+            }
+            false => "",
+        }
     }
 
     /// The settings of a client.
     pub(crate) fn builder(&self) -> Result<LockClientBuilder, Failure> {
-        self.builder_for(&self.whole_url()?)
+        self.builder_for(&self.whole_url()?.url)
     }
 
     /// The same for a URL that was already read.
@@ -126,7 +172,7 @@ impl ConnectionArguments {
 
     /// The settings that do not depend on which servers there are.
     fn equip(&self, builder: LockClientBuilder) -> Result<LockClientBuilder, Failure> {
-        let mut builder = builder.connect_timeout(self.timeout).command_timeout(self.timeout);
+        let mut builder = builder.connect_timeout(self.timeout()).command_timeout(self.timeout());
         if self.ca.is_some() || self.cert.is_some() {
             let files = self.certificates();
             // A wrong path is a usage error. The content of a file may change while a job runs.
@@ -156,24 +202,34 @@ impl ConnectionArguments {
     }
 
     /// The URL with its password. It can be read only once, because it may come from the standard input.
-    pub(crate) fn whole_url(&self) -> Result<String, Failure> {
-        let url = match (&self.url, &self.url_file) {
-            (Some(url), _) => url.clone(),
-            (None, Some(file)) => first_line(file)?,
-            (None, None) => match std::env::var(VARIABLE) {
-                Ok(url) if !url.is_empty() => url,
-                Ok(_) | Err(std::env::VarError::NotPresent) => DEFAULT_URL.to_owned(),
-                Err(_) => return Err(Failure::usage(format!("{VARIABLE} is no UTF-8"))),
-            },
+    pub(crate) fn whole_url(&self) -> Result<FoundUrl, Failure> {
+        let (url, source) = match (&self.url, &self.url_file) {
+            (Some(url), _) => (url.clone(), Source::Given),
+            (None, Some(file)) => (first_line(file, "URL")?.trim().to_owned(), Source::Given),
+            (None, None) => from_variable(|name| std::env::var_os(name))?,
         };
-        if !self.ask_password {
-            return Ok(url);
-        }
-        let password = rpassword::prompt_password("Password: ").map_err(|error| {
-            Failure::new(status::USAGE, format!("cannot ask for the password: {error}"))
-        })?;
-        Ok(with_password(&url, &password))
+        let password = match &self.password_file {
+            Some(file) => first_line(file, "password")?,
+            None if self.ask_password => {
+                rpassword::prompt_password("Password: ").map_err(|error| {
+                    Failure::new(status::USAGE, format!("cannot ask for the password: {error}"))
+                })?
+            }
+            None => return Ok(FoundUrl { url, source }),
+        };
+        Ok(FoundUrl { url: with_password(&url, &password), source })
     }
+}
+
+/// The URL of the first variable that is set, or the usual one. An empty variable counts as not set.
+fn from_variable(read: impl Fn(&str) -> Option<OsString>) -> Result<(String, Source), Failure> {
+    for name in VARIABLES {
+        let Some(value) = read(name).filter(|value| !value.is_empty()) else { continue };
+        let url = value.into_string();
+        let url = url.map_err(|_| Failure::usage(format!("the variable {name} is not UTF-8")))?;
+        return Ok((url, Source::Variable(name)));
+    }
+    Ok((DEFAULT_URL.to_owned(), Source::Default))
 }
 
 /// The files that certificates come from.
@@ -214,13 +270,13 @@ fn reached(mappings: &[Mapping], host: &str, port: u16) -> (String, u16) {
     mapping.map_or_else(|| (host.to_owned(), port), |(_, to)| to.clone())
 }
 
-fn first_line(file: &Path) -> Result<String, Failure> {
+fn first_line(file: &Path, what: &str) -> Result<String, Failure> {
     let text = if file.as_os_str() == "-" { line_of_input()? } else { read(file)? };
     let text = String::from_utf8(text)
-        .map_err(|_| Failure::usage(format!("{} is no UTF-8", file.display())))?;
-    match text.lines().next().map(str::trim) {
-        Some(url) if !url.is_empty() => Ok(url.to_owned()),
-        _ => Err(Failure::usage(format!("{} has no URL", file.display()))),
+        .map_err(|_| Failure::usage(format!("{} is not UTF-8", file.display())))?;
+    match text.lines().next() {
+        Some(line) if !line.trim().is_empty() => Ok(line.to_owned()),
+        _ => Err(Failure::usage(format!("{} has no {what}", file.display()))),
     }
 }
 
@@ -252,6 +308,25 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_variable_that_is_set_has_the_url() {
+        let found = |ours: &str, others: &str| {
+            let read = |name: &str| match name {
+                "LEASEHOLD_URL" => Some(ours.into()),
+                "REDIS_URL" => Some(others.into()),
+                _ => None,
+            };
+            from_variable(read).unwrap()
+        };
+        let is = |url: &str, source| (url.to_owned(), source);
+        assert_eq!(
+            found("redis://a", "redis://b"),
+            is("redis://a", Source::Variable("LEASEHOLD_URL"))
+        );
+        assert_eq!(found("", "redis://b"), is("redis://b", Source::Variable("REDIS_URL")));
+        assert_eq!(found("", ""), is(DEFAULT_URL, Source::Default));
+    }
 
     #[test]
     fn mapping_is_two_addresses_and_others_stay() {

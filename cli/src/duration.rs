@@ -7,6 +7,12 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string());
     }
+    // For humantime it is a month, beside `m` for a minute.
+    if text.split(|letter: char| !letter.is_alphabetic()).any(|unit| unit == "M") {
+        return Err(
+            "M is ambiguous: write m for minutes, or days such as 30d for a month".to_owned()
+        );
+    }
     humantime::parse_duration(text).map_err(|error| error.to_string())
 }
 
@@ -25,7 +31,7 @@ mod tests {
 
     #[test]
     fn other_text_is_refused() {
-        for text in ["", "-1", "soon", "NaN", "inf", "1e400"] {
+        for text in ["", "-1", "soon", "NaN", "inf", "1e400", "1M", "1d 2M"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -5,18 +5,25 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use leasehold::ErrorKind;
+use serde_json::json;
 
+use crate::report::json;
 use crate::status;
+
+/// The library's setting of the authorities to trust.
+const AUTHORITY_SETTING: &str = "ca_certificate";
 
 #[derive(Debug)]
 pub(crate) struct Failure {
     text: String,
     status: u8,
+    /// Whether it is also reported as a JSON document.
+    is_json: bool,
 }
 
 impl Failure {
     pub(crate) fn new(status: u8, text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), status }
+        Failure { text: text.into(), status, is_json: false }
     }
 
     /// The arguments ask for something that cannot be.
@@ -24,9 +31,27 @@ impl Failure {
         Failure::new(status::USAGE, text)
     }
 
+    /// Adds a hint for those who cannot reach the server.
+    pub(crate) fn hint(mut self, hint: &str) -> Failure {
+        if self.status == status::UNREACHABLE {
+            self.text += hint;
+        }
+        self
+    }
+
+    /// The same for a program that reads JSON, if it does.
+    pub(crate) fn in_json(self, is_json: bool) -> Failure {
+        Failure { is_json, ..self }
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
         // Without a text, what there is to say was printed.
         if !self.text.is_empty() {
+            if self.is_json {
+                // Nothing is to be done about a closed output.
+                let _ =
+                    json::print(json!({ "error": { "status": self.status, "text": self.text } }));
+            }
             say(self);
         }
         ExitCode::from(self.status)
@@ -53,18 +78,22 @@ impl From<leasehold::Error> for Failure {
             ErrorKind::Denied => status::DENIED,
             _ => status::INTERNAL,
         };
-        Failure::new(status, error.to_string())
+        let text = error.to_string();
+        // A certificate that no trusted authority signed. The library names its own setting.
+        match text.contains(AUTHORITY_SETTING) {
+            true => Failure::new(status::UNREACHABLE, text.replace(AUTHORITY_SETTING, "--ca")),
+            false => Failure::new(status, text),
+        }
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        // A reader such as `head` that has seen enough is no failure worth a message.
-        let text = match error.kind() {
-            std::io::ErrorKind::BrokenPipe => String::new(),
-            _ => error.to_string(),
-        };
-        Failure::new(status::INTERNAL, text)
+        match error.kind() {
+            // A reader such as `head` that has seen enough is no failure.
+            std::io::ErrorKind::BrokenPipe => Failure::new(status::DONE, ""),
+            _ => Failure::new(status::INTERNAL, error.to_string()),
+        }
     }
 }
 

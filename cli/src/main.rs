@@ -11,6 +11,7 @@ mod name;
 mod report;
 mod status;
 mod url;
+mod warning;
 
 fn main() -> ExitCode {
     match command::parse().and_then(command::run) {

@@ -13,7 +13,9 @@ use crate::kind::{Kind, word_of};
 use crate::report::json;
 use crate::status;
 
-/// The holder's process decides what it does then. Only a process that listens for it gets the request.
+/// The process that holds it decides what it does then. It gets the request if it listens for such: a program with its own
+/// code for that, or a `leasehold run --on-ask SIGNAL`, whose job gets the signal. A `leasehold run` without that option does
+/// nothing.
 #[derive(Args, Debug)]
 pub(crate) struct AskArguments {
     #[command(flatten)]
@@ -39,8 +41,11 @@ impl AskArguments {
         if json {
             json::print(json!({ "received": received }))?;
         } else {
-            let text =
-                if received { "the holder was asked" } else { "nobody received the request" };
+            let text = if received {
+                "the holder was asked; it decides whether it lets go"
+            } else {
+                "nobody received the request"
+            };
             writeln!(std::io::stdout().lock(), "{text}")?;
         }
         Ok(if received { ExitCode::SUCCESS } else { ExitCode::from(status::NOT_HAD) })

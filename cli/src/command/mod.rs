@@ -3,17 +3,18 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
-use crate::status;
+use crate::{status, warning};
 
 mod ask;
 mod doctor;
 mod forget;
 mod generate;
 mod list;
+mod manual;
 mod release;
 #[cfg(unix)]
 mod run;
@@ -57,14 +58,24 @@ enum Command {
     Forget(forget::ForgetArguments),
     /// Say what holds on this server: what locks need, what that means, and how to mend it.
     Doctor(doctor::DoctorArguments),
-    /// Write manual pages, or what a shell completes.
-    #[command(hide = true)]
+    /// Write the manual pages, or what a shell completes.
     Generate(generate::GenerateArguments),
+}
+
+impl Command {
+    /// Whether it says by itself from when on the library's warnings are shown.
+    fn speaks_later(&self) -> bool {
+        #[cfg(unix)]
+        return matches!(self, Command::Run(_) | Command::Top(_));
+        #[cfg(not(unix))]
+        false
+    }
 }
 
 /// Reads the arguments. Help and version are printed here.
 pub(crate) fn parse() -> Result<Arguments, Failure> {
-    Arguments::try_parse().map_err(|error| {
+    let matches = manual::equip(Arguments::command()).try_get_matches();
+    matches.and_then(|matches| Arguments::from_arg_matches(&matches)).map_err(|error| {
         let status = match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => status::DONE,
             _ => status::USAGE,
@@ -78,20 +89,33 @@ pub(crate) fn parse() -> Result<Arguments, Failure> {
 /// Runs a subcommand. Returns the exit status of the program.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { command, connection, json } = arguments;
+    // What has the whole screen, or forks, does so by itself.
+    if !command.speaks_later() {
+        warning::show();
+    }
+    let outcome = dispatch(command, &connection, json);
+    outcome.map_err(|failure| failure.hint(connection.hint()).in_json(json))
+}
+
+fn dispatch(
+    command: Command,
+    connection: &ConnectionArguments,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     match command {
         Command::Ls(list) => list.run(&connection.open()?, json),
         #[cfg(unix)]
         Command::Run(_) if json => Err(Failure::usage("run prints no JSON")),
         #[cfg(unix)]
-        Command::Run(run) => run.run(&connection),
+        Command::Run(run) => run.run(connection),
         Command::Show(show) => show.run(&connection.open()?, json),
         #[cfg(unix)]
-        Command::Top(top) => top.run(&connection, json),
+        Command::Top(top) => top.run(connection, json),
         Command::Wait(wait) => wait.run(&connection.open()?, json),
         Command::Ask(ask) => ask.run(&connection.open()?, json),
         Command::Forget(forget) => forget.run(&connection.open()?, json),
-        Command::Generate(generate) => generate.run(Arguments::command()),
-        Command::Doctor(doctor) => doctor.run(&connection, json),
+        Command::Generate(generate) => generate.run(manual::equip(Arguments::command())),
+        Command::Doctor(doctor) => doctor.run(connection, json),
         Command::Release(release) => release.run(&connection.open()?, json),
     }
 }

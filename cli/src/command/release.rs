@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use leasehold::{Holder, ListedLock, LockClient};
@@ -11,16 +12,18 @@ use crate::command::show::Named;
 use crate::failure::Failure;
 use crate::kind::Kind;
 use crate::name::{Abridged, Shown};
+use crate::report::span::short;
 use crate::report::{json, row};
 use crate::status;
 
-/// The next waiter gets the lock. The former holder goes on until it notices: only a fencing token keeps it from
-/// doing harm until then.
+/// The next waiter gets the lock at once. The former holder may go on until it notices, and only a fencing token keeps it
+/// from doing harm until then. The job of `leasehold run` gets SIGTERM as soon as it hears of it, and SIGKILL after its
+/// grace.
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArguments {
     #[command(flatten)]
     named: Named,
-    /// Take it although its holder has not let go. There is no other way, and so it must be said.
+    /// Take it although its holder has not let go. Required: there is no gentler way to take a lock that is held.
     #[arg(long, required = true)]
     force: bool,
     /// Of a lock that several hold, take it from this owner, as `show --json` tells it.
@@ -57,11 +60,15 @@ impl ReleaseArguments {
         }
         if json {
             let owner = |holder: &&Holder| Value::from(Shown(holder.owner()).to_string());
-            json::print(json!({ "evicted": evicted.iter().map(owner).collect::<Value>() }))?;
+            json::print(json!({
+                "evicted": evicted.iter().map(owner).collect::<Value>(),
+                "holders": evicted.iter().map(|it| json::holder(it)).collect::<Value>(),
+            }))?;
         } else {
             let mut output = std::io::stdout().lock();
             for holder in &evicted {
                 writeln!(output, "taken from {holder}")?;
+                writeln!(output, "{}", aftermath(holder))?;
             }
             if evicted.is_empty() {
                 writeln!(output, "nobody held it")?;
@@ -123,4 +130,30 @@ impl ReleaseArguments {
             None => return Err(Failure::usage(format!("a {} is not known here", lock.kind()))),
         })
     }
+}
+
+/// What the former holder may still do, and until when.
+fn aftermath(holder: &Holder) -> String {
+    let who = if row::is_foreign(holder) { "the program that had it" } else { "its job" };
+    let Some(ttl) = holder.ttl() else {
+        return format!("{who} may go on: its lease had no end, and nothing ends its work");
+    };
+    // The token is the server's time of the grant.
+    let now = holder.token().zip(holder.since()).and_then(|(token, since)| {
+        UNIX_EPOCH.checked_add(Duration::from_micros(token.get()).checked_add(since)?)
+    });
+    let until = now.and_then(|now| now.checked_add(ttl));
+    let until =
+        until.map_or_else(String::new, |until| format!(", about {} UTC", time_of_day(until)));
+    format!(
+        "{who} may go on until it notices, and until its lease would have ended: in {}{until}",
+        short(ttl)
+    )
+}
+
+/// The time of the day, as `02:00:03`.
+fn time_of_day(at: SystemTime) -> String {
+    const DAY: u64 = 86_400;
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() % DAY;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }

@@ -43,7 +43,8 @@ fn lock(lock: &ListedLock, row: &Row) -> Value {
     })
 }
 
-fn holder(holder: &Holder) -> Value {
+/// One holder of a lock.
+pub(crate) fn holder(holder: &Holder) -> Value {
     json!({
         "owner": Shown(holder.owner()).to_string(),
         "host": holder.host(),

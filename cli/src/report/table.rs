@@ -2,23 +2,31 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::report::row::Row;
 use crate::report::span::short;
 
 const TITLES: [&str; 9] =
     ["NAME", "KIND", "HOLDER", "HELD", "TTL", "TOKEN", "WAIT", "LONGEST", "BLOCKER"];
 
-/// The table of `ls` and of `top --once`, without a limit to its width.
+/// No column is wider for the sake of a longer cell, which stands out of its line alone.
+const WIDEST: usize = 48;
+
+/// The table of `ls` and of `top --once`. No cell is cut.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut lines = vec![TITLES.map(str::to_owned)];
     lines.extend(rows.iter().map(cells));
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let width = |column: usize| {
+        let widths = lines.iter().map(|line| line[column].width());
+        widths.filter(|width| *width <= WIDEST).max()
+    };
     let widths: Vec<usize> = (0..TITLES.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for line in &lines {
         let mut whole = String::new();
         for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(whole, "{cell:width$}  ");
+            let _ = write!(whole, "{cell}{:1$}", "", width.saturating_sub(cell.width()) + 2);
         }
         text.push_str(whole.trim_end());
         text.push('\n');
@@ -63,6 +71,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_letters_and_not_as_one_long_name() {
+        let row = |name: &str| Row { name: name.into(), kind: "mutex", ..Row::default() };
+        let table = table(&[row("東京"), row("🔒"), row("ab"), row(&"x".repeat(3_000))]);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(
+            lines[1..4].iter().map(|line| line.find("mutex")).collect::<Vec<_>>(),
+            [Some(8), Some(8), Some(6)]
+        );
+        assert!(lines[4].starts_with(&"x".repeat(3_000)) && lines[0].starts_with("NAME  KIND"));
+    }
 
     #[test]
     fn columns_are_aligned_and_gaps_are_marked() {

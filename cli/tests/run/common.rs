@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// `leasehold run`, against this URL.
 pub(crate) fn run(url: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.arg("run").env("REDIS_URL", url);
+    command.arg("run").env("REDIS_URL", url).env_remove("LEASEHOLD_URL");
     command
 }
 

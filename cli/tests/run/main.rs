@@ -9,6 +9,7 @@ mod group;
 mod host;
 mod job;
 mod sandbox;
+mod speak;
 mod status;
 mod terminal;
 mod weight;

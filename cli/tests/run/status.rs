@@ -154,6 +154,39 @@ fn max_hold_ends_the_job_with_76() {
     assert_eq!(status(&server.url(), &arguments), Some(76));
 }
 
+/// And not as an outage of Redis, which would be looked for in vain.
+#[test]
+fn end_of_the_hold_is_told_as_such() {
+    let server = Server::start().expect("a server");
+    for hold in ["300ms", "1s"] {
+        let output = output(&server.url(), &["--max-hold", hold, "x", "--", "sleep", "60"]);
+        assert_eq!(output.status.code(), Some(76));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected =
+            "the job has held its lock for as long as --max-hold allows; the job was ended\n";
+        assert!(text.ends_with(expected) && !text.contains("no renewal"), "{text}");
+    }
+}
+
+#[test]
+fn only_the_variable_that_was_used_is_kept_from_the_job() {
+    let server = Server::start().expect("a server");
+    let url = server.url();
+    let seen = |ours: Option<&str>, others: &str, options: &[&str]| {
+        let mut command = run(others);
+        command.args(options).args(["x", "--", "sh", "-c", "echo $LEASEHOLD_URL,$REDIS_URL"]);
+        ours.map(|url| command.env("LEASEHOLD_URL", url));
+        let output = command.stdin(Stdio::null()).output().expect("the program");
+        String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+    };
+    // A backup with `redis-cli -u "$REDIS_URL"` has another server than the locks.
+    let backup = "redis://backup";
+    assert_eq!(seen(Some(&url), backup, &[]), format!(",{backup}"));
+    assert_eq!(seen(None, backup, &["--url", &url]), format!(",{backup}"));
+    assert_eq!(seen(None, &url, &[]), ",");
+    assert_eq!(seen(Some(&url), backup, &["--keep-url"]), format!("{url},{backup}"));
+}
+
 /// The grace is ten seconds otherwise.
 #[test]
 fn job_with_a_short_hold_runs() {
@@ -202,6 +235,47 @@ fn signal_to_the_wrapper_reaches_the_job_once() {
     send(child.id(), Signal::TERM);
     assert_eq!(lines.collect::<Vec<_>>(), ["term"]);
     assert_eq!(wait(&mut child).code(), Some(5));
+}
+
+/// It signals its child, and then the group in which the job is.
+#[test]
+#[cfg(target_os = "linux")]
+fn signal_of_timeout_reaches_the_job_once() {
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt as _;
+    let server = Server::start().expect("a server");
+    // What timeout(1) does, at a moment of our choice.
+    let timeout = server.directory().join("timeout");
+    let script = "#!/bin/sh\ntrap : USR1\n\"$@\" <&3 & read line\nkill -USR1 $! && kill -USR1 0\n\
+                  while ! wait $!; do kill -0 $! || break; done\n";
+    std::fs::write(&timeout, script).expect("a file");
+    std::fs::set_permissions(&timeout, PermissionsExt::from_mode(0o700)).expect("a program");
+    // Its shell acts on a signal at once, and so twice on two of them.
+    let job = "trap 'echo usr1' USR1; trap 'echo term; exit' TERM; (trap '' USR1; exec sleep 60) & \
+               echo up; while :; do wait; done";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "exec 3< /dev/null; exec \"$@\"", "sh"]).arg(timeout);
+    command.args([env!("CARGO_BIN_EXE_leasehold"), "run", "x", "--", "sh", "-c", job]);
+    command.env("REDIS_URL", server.url()).process_group(0);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it");
+    let mut lines =
+        BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    lines.next().expect("it has begun");
+    let wrapper = children(child.id())[0];
+    // The wrapper knows by now that the job has begun: it is in another group.
+    wait_until("it stands back", || {
+        let pid = i32::try_from(wrapper).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::getpgid(pid).is_ok_and(|group| {
+            group.as_raw_nonzero().get() != i32::try_from(child.id()).expect("a number")
+        })
+    });
+    child.stdin.take().expect("piped").write_all(b"now\n").expect("a line");
+    assert_eq!(lines.next().as_deref(), Some("usr1"));
+    // It comes after what is still on its way.
+    send(wrapper, Signal::TERM);
+    assert_eq!(lines.collect::<Vec<_>>(), ["term"]);
+    wait(&mut child);
 }
 
 #[test]

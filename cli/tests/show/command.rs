@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -122,6 +123,19 @@ fn show_finds_the_kind_by_the_key() {
     let permits = run(&server, ["show", "c", "--json"]).json();
     assert_eq!(permits["locks"][0]["permits"], json!({ "limit": 3, "used": 2 }));
     assert_eq!(permits["locks"][0]["holders"][0]["slots"], json!([0, 1]));
+    let holder = |name: &str| {
+        let shown = run(&server, ["show", name, "--json"]).json();
+        shown["locks"][0]["holders"][0].clone()
+    };
+    // As the guide says.
+    for (name, is_known) in [("b", true), ("c", false), ("d", true), ("e", false), ("f", false)] {
+        let holder = holder(name);
+        let known = ["token", "held_ms"].map(|field| holder[field].is_u64());
+        assert_eq!(known, [is_known; 2], "{name}");
+    }
+    let other = open(&server);
+    let _reader = other.rw_lock_with("h", long()).unwrap().read().unwrap();
+    assert_eq!(holder("h")["token"], Value::Null);
     let nothing = json!({ "version": 1, "locks": [], "job": null });
     assert_eq!(run(&server, ["show", "g", "--json"]).json(), nothing);
     // Other data is no lock.
@@ -233,6 +247,20 @@ fn wait_ends_when_the_lock_is_free_or_the_time_is_over() {
     });
 }
 
+/// As in `leasehold ls | head -1`, with pipefail.
+#[test]
+fn reader_that_has_seen_enough_is_no_failure() {
+    let server = server();
+    for arguments in [&["ls"][..], &["ls", "--json"], &["show", "a"], &["top", "--once"]] {
+        let mut command = program();
+        command.env("REDIS_URL", server.url()).args(arguments).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()), "{arguments:?}");
+    }
+}
+
 #[test]
 fn wait_rides_out_a_restart() {
     let server = server();
@@ -276,10 +304,14 @@ fn release_takes_a_lock_only_by_force() {
     run(&server, ["release", "a"]).ends(64);
     assert!(guard.is_valid());
     let taken = run(&server, ["release", "--force", "a"]).ends(0).stdout;
-    assert!(taken.starts_with("taken from "), "{taken}");
+    let lines: Vec<&str> = taken.lines().collect();
+    let begin = format!("taken from process {} on ", std::process::id());
+    assert!(lines.len() == 2 && lines[0].starts_with(&begin), "{taken}");
+    let rest = "its job may go on until it notices, and until its lease would have ended: in ";
+    assert!(lines[1].starts_with(rest) && lines[1].ends_with(" UTC"), "{taken}");
     assert!(guard.release().unwrap_err().is_lost());
     let nobody = run(&server, ["release", "--force", "a", "--json"]).ends(1).json();
-    assert_eq!(nobody, json!({ "version": 1, "evicted": [] }));
+    assert_eq!(nobody, json!({ "version": 1, "evicted": [], "holders": [] }));
     // Of another program.
     ask::<()>(&server, &["HSET", "c", SERVICE, "1"]);
     let json = run(&server, ["release", "--force", "c", "--json"]).ends(0).json();
@@ -324,7 +356,8 @@ fn release_takes_a_mutex_from_no_other_than_the_named_owner() {
         seen.release();
         running.join().unwrap()
     });
-    assert_eq!(ran.ends(1).json(), json!({ "version": 1, "evicted": [] }));
+    let nobody = json!({ "version": 1, "evicted": [], "holders": [] });
+    assert_eq!(ran.ends(1).json(), nobody);
     assert_eq!(ask::<String>(&server, &["GET", "b"]), "second");
 }
 
@@ -338,7 +371,7 @@ fn string_without_an_end_is_a_lock_only_by_its_kind() {
         &["ask", "profile:42"],
         &["release", "--force", "profile:42"],
         &["release", "--force", "--yes", "profile:42"],
-        &["release", "--force", "--all", "--json", "profile:42"],
+        &["release", "--force", "--all", "profile:42"],
     ] {
         let refused = run(&server, arguments).ends(70);
         assert!(refused.stderr.contains(r#"may be data, "Ada\x0a""#), "{refused:?}");
@@ -347,6 +380,10 @@ fn string_without_an_end_is_a_lock_only_by_its_kind() {
             "{refused:?}"
         );
     }
+    let refused = run(&server, ["show", "--json", "profile:42"]).ends(70);
+    let error = &refused.json()["error"];
+    assert_eq!((&error["status"], refused.stdout.lines().count()), (&json!(70), 1));
+    assert_eq!(refused.stderr, format!("leasehold: {}\n", error["text"].as_str().unwrap()));
     assert_eq!(names(&run(&server, ["ls", "--scan", "--json"]).json()), [""; 0]);
     assert_eq!(ask::<String>(&server, &["GET", "profile:42"]), "Ada\n");
     let by_kind = ["profile:42", "--kind", "mutex"];

@@ -80,7 +80,8 @@ impl Ran {
 /// The program, without what the environment of the tests says.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.env_remove("REDIS_URL").env_remove("NO_COLOR").stdin(Stdio::null());
+    command.env_remove("REDIS_URL").env_remove("LEASEHOLD_URL").env_remove("NO_COLOR");
+    command.stdin(Stdio::null());
     command
 }
 

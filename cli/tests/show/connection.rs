@@ -68,6 +68,34 @@ fn unreachable_and_denied_have_statuses_of_their_own() {
     }
 }
 
+#[test]
+fn password_comes_from_a_file() {
+    let server = server();
+    ask::<()>(&server, &["CONFIG", "SET", "requirepass", "s:/@cret "]);
+    let file = server.directory().join("password");
+    std::fs::write(&file, "s:/@cret \n").unwrap();
+    let mut command = program();
+    command.args(["show", "a", "--url", &server.url(), "--password-file"]).arg(&file);
+    assert_eq!(finish(&mut command, "").ends(0).stdout, "\"a\": free\n");
+    std::fs::write(&file, "\n").unwrap();
+    let ran = finish(&mut command, "").ends(64);
+    assert!(ran.stderr.contains("password has no password"), "{ran:?}");
+}
+
+#[test]
+fn newcomer_is_told_that_no_url_is_set() {
+    if std::net::TcpStream::connect("127.0.0.1:6379").is_ok() {
+        return leasehold_support::skip("there is a server where newcomers have one");
+    }
+    let words = "; neither --url nor the variable LEASEHOLD_URL or REDIS_URL says where Redis is";
+    let mut command = program();
+    let ran = finish(command.arg("ls"), "").ends(69);
+    assert!(ran.stderr.trim_end().ends_with(words), "{ran:?}");
+    let mut command = program();
+    let ran = finish(command.args(["ls", "--url", "redis://127.0.0.1:1"]), "").ends(69);
+    assert!(!ran.stderr.contains("--url"), "{ran:?}");
+}
+
 /// The password is read from the terminal, which does not show it.
 #[test]
 fn password_is_asked_for_and_not_shown() {
@@ -138,6 +166,15 @@ fn locks_are_shown_over_tls_with_a_client_certificate() {
     command.arg("--ca").arg(file("ca", authority.pem()));
     let refused = finish(&mut command, "");
     assert_ne!(refused.status, 0, "{refused:?}");
+    // Another authority than the server's.
+    let mut other = program();
+    other.args(["show", "a", "--url", &format!("rediss://{}", terminator.address())]);
+    other.arg("--ca").arg(file("other", Authority::new("other").pem()));
+    let unknown = finish(&mut other, "").ends(69);
+    assert!(
+        unknown.stderr.contains("--ca") && !unknown.stderr.contains("ca_certificate"),
+        "{unknown:?}"
+    );
     command.arg("--cert").arg(file("cert", &ours.pem)).arg("--key").arg(file("key", &ours.key));
     let ran = finish(&mut command, "").ends(0);
     assert!(ran.stdout.contains("held by"), "{ran:?}");

@@ -167,6 +167,10 @@ fn missing_persistence_is_a_warning() {
     let persistence = finding(&ran, "persistence", "warning");
     says(&persistence, "seen", "none");
     says(&persistence, "consequence", "a restart loses all locks");
+    // Who runs it knows, and wants to hear of other warnings.
+    let ran = run(&server, ["doctor", "--json", "--accept", "persistence"]).ends(0);
+    finding(&ran, "persistence", "accepted");
+    run(&server, ["doctor", "--json", "--accept", "memory"]).ends(1);
     ask::<()>(&server, &["CONFIG", "SET", "save", "60 1"]);
     let ran = run(&server, ["doctor", "--json"]).ends(1);
     says(&finding(&ran, "persistence", "warning"), "seen", "snapshots alone");

@@ -20,11 +20,32 @@ fn each_subcommand_has_a_manual_page() {
         assert!(top.contains(words), "{words}: {top}");
     }
     let main = page("leasehold");
-    for subcommand in ["ls", "show", "top", "wait", "ask", "release", "doctor"] {
-        page(&format!("leasehold-{subcommand}"));
+    let subcommands =
+        ["ls", "run", "show", "top", "wait", "ask", "release", "forget", "doctor", "generate"];
+    for subcommand in subcommands {
+        let page = page(&format!("leasehold-{subcommand}"));
         assert!(main.contains(&format!("leasehold\\-{subcommand}(1)")), "{main}");
+        for title in [".SH SYNOPSIS", ".SH \"EXAMPLES\"", ".SH \"EXIT STATUS\"", ".SH \"SEE ALSO\""]
+        {
+            assert!(page.contains(title), "{title}: {page}");
+        }
     }
-    assert!(!main.contains("generate"), "it is for those who install the program");
+    let run = page("leasehold-run");
+    let synopsis = "\\fBleasehold run\\fR [OPTIONS] [\\-n | \\-w TIME] NAME \\-\\- CMD [ARG]...";
+    assert!(run.contains(synopsis), "{run}");
+    assert!(run.contains("\\fBLEASEHOLD_TOKEN\\fR") && run.contains("\\fB76\\fR"), "{run}");
+}
+
+#[test]
+fn help_has_what_the_manual_pages_have() {
+    let mut command = program();
+    let help = finish(command.args(["run", "--help"]), "").ends(0).stdout;
+    assert!(help.contains("Usage: leasehold run [OPTIONS] [-n | -w TIME] NAME -- CMD [ARG]...\n"));
+    for part in
+        ["\nExamples:\n", "\nExit status:\n", "\nEnvironment:\n", "\nSee also: leasehold-show(1)"]
+    {
+        assert!(help.contains(part), "{part}: {help}");
+    }
 }
 
 #[test]
@@ -43,6 +64,16 @@ fn completions_of_bash_complete_subcommands_and_options() {
     }
     assert_eq!(complete("do").trim(), "doctor");
     assert_eq!(complete("--ask").trim(), "--ask-password");
+    // The job is a command with arguments of its own.
+    let job = |words: &[&str]| {
+        let ask = "COMP_WORDS=(leasehold run nightly -- \"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                   _leasehold_job leasehold \"${COMP_WORDS[COMP_CWORD]}\" x; echo \"${COMPREPLY[@]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "-c", &format!("{script}\n{ask}"), "bash"]).args(words);
+        finish(&mut bash, "").ends(0).stdout
+    };
+    assert!(job(&["bas"]).split_whitespace().any(|word| word == "bash"));
+    assert!(job(&["cat", "/etc/pass"]).split_whitespace().any(|word| word == "/etc/passwd"));
 }
 
 #[test]

@@ -10,6 +10,8 @@ use super::rule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Fine,
+    /// A warning that the user knows of.
+    Accepted,
     /// It could not be asked.
     Unknown,
     /// Locks work, and a promise of theirs does not hold, or not always.
@@ -22,6 +24,7 @@ impl Level {
     pub(super) fn word(self) -> &'static str {
         match self {
             Level::Fine => "ok",
+            Level::Accepted => "accepted",
             Level::Unknown => "unknown",
             Level::Warning => "warning",
             Level::Fault => "fault",
@@ -30,7 +33,7 @@ impl Level {
 
     pub(super) fn status(self) -> u8 {
         match self {
-            Level::Fine | Level::Unknown => 0,
+            Level::Fine | Level::Accepted | Level::Unknown => 0,
             Level::Warning => 1,
             Level::Fault => 2,
         }
@@ -81,6 +84,13 @@ impl Finding {
 
     pub(super) fn fault(check: &'static str, seen: impl Into<String>) -> Finding {
         Finding { level: Level::Fault, ..Finding::fine(check, seen) }
+    }
+
+    /// Makes a warning of an accepted check count no more.
+    pub(super) fn accept(&mut self, accepted: &[String]) {
+        if self.level == Level::Warning && accepted.iter().any(|check| check == self.check) {
+            self.level = Level::Accepted;
+        }
     }
 
     pub(super) fn so(mut self, consequence: impl Into<String>) -> Finding {

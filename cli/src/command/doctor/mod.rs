@@ -46,6 +46,9 @@ pub(crate) struct DoctorArguments {
     /// What the user needs permissions for: kinds of lock, or `once` for the jobs of `run --once-per`. Repeat it for each.
     #[arg(long = "kind", default_value = "mutex")]
     uses: Vec<Use>,
+    /// Do not count the warnings of this check, whose name is in the second column. Repeat it for each.
+    #[arg(long = "accept", value_name = "CHECK")]
+    accepted: Vec<String>,
 }
 
 impl DoctorArguments {
@@ -54,7 +57,8 @@ impl DoctorArguments {
         connection: &ConnectionArguments,
         json: bool,
     ) -> Result<ExitCode, Failure> {
-        let findings = self.examine(connection)?;
+        let mut findings = self.examine(connection)?;
+        findings.iter_mut().for_each(|finding| finding.accept(&self.accepted));
         let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Fine);
         if json {
             let all: Value = findings.iter().map(Finding::json).collect();
@@ -69,7 +73,7 @@ impl DoctorArguments {
     }
 
     fn examine(&self, connection: &ConnectionArguments) -> Result<Vec<Finding>, Failure> {
-        let url = connection.whole_url()?;
+        let url = connection.whole_url()?.url;
         let client = connection.builder_for(&url)?.announce(false).build()?;
         let name = name::bytes(&self.name);
         let first = Probe::new(&client, name.to_vec());

@@ -47,10 +47,17 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) name: Vec<u8>,
+    /// What others see as its name.
+    pub(crate) label: String,
     pub(crate) options: LockOptions,
+    pub(crate) lease: Duration,
+    /// How long the lock may be held.
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) share: Share,
     /// How long to wait for the lock; none is for ever.
     pub(crate) wait: Option<Duration>,
+    /// The signal that the job gets when somebody asks for the lock.
+    pub(crate) on_ask: Option<i32>,
 }
 
 /// What came of a request.
@@ -99,6 +106,15 @@ impl Held {
             Held::Lease(_, lease) => lease.on_loss(callback),
             Held::Once(run) => run.guard().on_loss(callback),
         }
+    }
+
+    /// Listens to messages from now on, without waiting until it does: a forced release is one.
+    pub(crate) fn listen(&self) {
+        // The library listens from the first of these questions on.
+        let _ = match self {
+            Held::Lease(_, lease) => lease.waiters(),
+            Held::Once(run) => run.guard().waiters(),
+        };
     }
 
     pub(crate) fn watch(&self) -> LeaseWatch {

@@ -3,16 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-/// Variables with secrets that the job does not need.
-const SECRETS: [&str; 1] = ["REDIS_URL"];
-
 /// What the job may know about its lock before the lock is granted.
 #[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) name: OsString,
     pub(crate) holder: String,
     pub(crate) lease: Duration,
-    pub(crate) keep_url: bool,
+    /// The variable that had the URL of this run, and is kept from the job: the URL may have a password.
+    pub(crate) withheld: Option<&'static str>,
 }
 
 impl Environment {
@@ -25,9 +23,7 @@ impl Environment {
             ("LEASEHOLD_HOLDER", text(&self.holder)),
             ("LEASEHOLD_LEASE_SECONDS", text(&self.lease.as_secs_f64().to_string())),
         ];
-        if !self.keep_url {
-            variables.extend(SECRETS.map(|secret| (secret, None)));
-        }
+        variables.extend(self.withheld.map(|secret| (secret, None)));
         variables
     }
 }
@@ -42,10 +38,10 @@ pub(crate) fn holder() -> String {
 mod tests {
     use super::*;
 
-    fn variables(keep_url: bool) -> Vec<(&'static str, Option<OsString>)> {
+    fn variables(withheld: Option<&'static str>) -> Vec<(&'static str, Option<OsString>)> {
         let lease = Duration::from_millis(1_500);
         let name = OsString::from("nightly");
-        let environment = Environment { name, holder: "web-3:71".to_owned(), lease, keep_url };
+        let environment = Environment { name, holder: "web-3:71".to_owned(), lease, withheld };
         environment.variables(42)
     }
 
@@ -59,11 +55,12 @@ mod tests {
             ("LEASEHOLD_LEASE_SECONDS", text("1.5")),
             ("REDIS_URL", None),
         ];
-        assert_eq!(variables(false), expected);
+        assert_eq!(variables(Some("REDIS_URL")), expected);
     }
 
     #[test]
-    fn url_stays_on_demand() {
-        assert!(variables(true).iter().all(|(name, _)| *name != "REDIS_URL"));
+    fn variable_that_was_not_used_stays() {
+        let named = |name| variables(None).iter().any(|(other, _)| *other == name);
+        assert!(!named("REDIS_URL") && !named("LEASEHOLD_URL"));
     }
 }

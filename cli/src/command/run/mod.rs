@@ -10,6 +10,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,10 +19,10 @@ use clap::Args;
 use leasehold::{Lease, LockOptions, Missed, Period};
 use rustix::process::getpid;
 
-use crate::connection::ConnectionArguments;
+use crate::connection::{ConnectionArguments, FoundUrl, Source};
 use crate::duration::parse_duration;
 use crate::failure::{Failure, say};
-use crate::status;
+use crate::{status, warning};
 
 mod acquire;
 mod backstop;
@@ -37,6 +38,7 @@ mod outcome;
 mod process;
 mod report;
 mod signal;
+mod speaker;
 mod wrapper;
 
 use acquire::{Request, Share};
@@ -46,6 +48,7 @@ use group::{Group, System};
 use job::Job;
 use process::Family;
 use report::Link;
+use speaker::Speaker;
 use wrapper::{Ending, Wrapper};
 
 /// The longest grace without the option.
@@ -116,13 +119,21 @@ pub(crate) struct RunArguments {
     /// the job once.
     #[arg(long, value_name = "N", requires = "once_per")]
     catch_up: Option<u32>,
-    /// Say nothing if the job is not due, so that cron sends no mail.
-    #[arg(short, long, requires = "once_per")]
-    quiet: bool,
-    /// Say how the processes of the job are found and ended here.
+    /// The signal that the job gets when somebody asks for its lock, as by `leasehold ask`: a name such as TERM or USR1,
+    /// or a number. Without it the job is not told.
+    #[arg(long, value_name = "SIGNAL", value_parser = signal::parse)]
+    on_ask: Option<i32>,
+    /// What others see as the name of this job, in `ls`, `top` and `show`; default the file name of CMD.
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+    /// Say nothing while the run waits, if the lock is held, or if the job is not due, so that cron sends no mail.
     #[arg(short, long)]
+    quiet: bool,
+    /// Say whom the run waits for even if the standard error is no terminal, and how the processes of the job are found and
+    /// ended here.
+    #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Leave REDIS_URL, which may have a password, in the environment of the job.
+    /// Leave the variable that has the URL, and perhaps a password, in the environment of the job.
     #[arg(long)]
     keep_url: bool,
     /// The lock.
@@ -137,13 +148,19 @@ impl RunArguments {
         let spans = self.spans()?;
         process::check()?;
         // Both processes connect with it, and it may come from the standard input.
-        let url = connection.whole_url()?;
+        let FoundUrl { url, source } = connection.whole_url()?;
+        let withheld = match source {
+            Source::Variable(name) if !self.keep_url => Some(name),
+            _ => None,
+        };
         let request = self.request();
+        let speaker =
+            Speaker::new(request.name.clone(), self.quiet, self.verbose, connection.hint());
         let environment = Environment {
             name: self.name,
             holder: environment::holder(),
             lease: self.lease,
-            keep_url: self.keep_url,
+            withheld,
         };
         let program = self.command.first().map(|program| program.display().to_string());
         let blocked = signal::blocked()?;
@@ -169,12 +186,24 @@ impl RunArguments {
             std::process::exit(0);
         };
         drop(far);
+        // Not before the fork: what is said then may need a thread.
+        warning::show();
         let waiter = clock::Waiter::new()?;
         family.expect(guardian);
         let link = near;
-        let mut wrapper =
-            Wrapper { link, signals, waiter, guardian, is_alone: false, family, spans, tick };
-        let ending = wrapper.run((connection, &url), &request);
+        let mut wrapper = Wrapper {
+            link,
+            signals,
+            waiter,
+            guardian,
+            group,
+            has_begun: false,
+            is_alone: false,
+            family,
+            spans,
+            tick,
+        };
+        let ending = wrapper.run((connection, &url), &request, &speaker);
         drop(wrapper);
         // Of a guardian that was killed.
         if let Some(control) = control {
@@ -232,7 +261,23 @@ impl RunArguments {
             },
         };
         let wait = if self.nonblock { Some(Duration::ZERO) } else { self.wait };
-        Request { name: self.name.as_bytes().to_vec(), options, share, wait }
+        Request {
+            name: self.name.as_bytes().to_vec(),
+            label: self.label.clone().unwrap_or_else(|| self.command_name()),
+            options,
+            lease: self.lease,
+            max_hold: self.max_hold,
+            share,
+            wait,
+            on_ask: self.on_ask,
+        }
+    }
+
+    /// The file name of the program to run.
+    fn command_name(&self) -> String {
+        let program = self.command.first().map(Path::new);
+        let name = program.and_then(|program| program.file_name());
+        name.unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 

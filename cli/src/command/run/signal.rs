@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 
 use nix::sys::signal::{SigSet, Signal};
-use rustix::process::{getpid, kill_process};
+use rustix::process::{Pid, getpid, getppid, kill_process};
 
 /// What made the kernel deliver a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,28 @@ impl Arrival {
             Origin::Unknown => true,
         }
     }
+
+    /// Whether its sender signals the whole process group too, so that the job in it has the signal already: timeout(1)
+    /// does, as the parent of this process and the leader of the group.
+    pub(crate) fn has_reached_group(self, group: Option<Pid>) -> bool {
+        let Origin::Process(sender) = self.origin else { return false };
+        let is_it = |pid: Option<Pid>| pid.is_some_and(|pid| pid.as_raw_nonzero().get() == sender);
+        let name = || std::fs::read(format!("/proc/{sender}/comm")).unwrap_or_default();
+        is_it(group) && is_it(getppid()) && name().trim_ascii_end() == b"timeout"
+    }
+}
+
+/// Reads the name of a signal, with or without its SIG, or its number.
+pub(crate) fn parse(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().and_then(|number: i32| Signal::try_from(number).ok());
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    let named =
+        || Signal::iterator().find(|signal| signal.as_str().strip_prefix("SIG") == Some(name));
+    let signal = number.or_else(named);
+    signal
+        .map(|signal| signal as i32)
+        .ok_or_else(|| "expected a signal, such as TERM or 15".to_owned())
 }
 
 /// All signals that another process may send for a purpose.
@@ -217,6 +239,16 @@ mod tests {
         assert!(is_for_job(Signal::SIGHUP as i32, Origin::Kernel), "to the session's leader alone");
         assert!(!is_for_job(Signal::SIGCONT as i32, Origin::Process(7)), "the guardian wakes us");
         assert!(!is_for_job(Signal::SIGCHLD as i32, Origin::Process(1)));
+    }
+
+    #[test]
+    fn signals_are_read_by_name_and_number() {
+        for text in ["TERM", "SIGTERM", "sigterm", "15"] {
+            assert_eq!(parse(text), Ok(15), "{text}");
+        }
+        for odd in ["", "0", "99", "SIG", "SIGSIGTERM", "TERMS"] {
+            assert!(parse(odd).is_err(), "{odd}");
+        }
     }
 
     #[test]

@@ -7,11 +7,11 @@
 
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use leasehold::{LeaseWatch, LockClient};
+use leasehold::{LeaseWatch, LockClient, LossCause};
 use rustix::process::{Pid, Signal, getpid, kill_process, setpgid};
 
 use super::acquire::{Acquired, Held, Request, Undue};
@@ -24,12 +24,18 @@ use super::outcome::Outcome;
 use super::process::{self, Family, Reaped};
 use super::report::{JobEnd, Link, News, Report};
 use super::signal::{self, Effect, Signals};
+use super::speaker::Speaker;
 use crate::connection::ConnectionArguments;
 use crate::failure::{Failure, say};
-use crate::status;
+use crate::name::Shown;
+use crate::{status, warning};
 
+/// How long a job runs before its wrapper listens for a forced release. A shorter one costs no connection for that.
+const LISTEN_AFTER: Duration = Duration::from_secs(1);
 /// How long the way back of a lock may take that was granted just when a signal ended this program.
 const LAST_RELEASE: Duration = Duration::from_secs(1);
+/// The library renews this often.
+const RENEWALS_PER_LEASE: u32 = 3;
 /// How long killed processes may take to be gone.
 const END: Duration = Duration::from_secs(5);
 /// How soon it looks again for them.
@@ -41,6 +47,10 @@ pub(crate) struct Wrapper {
     pub(crate) signals: Signals,
     pub(crate) waiter: Waiter,
     pub(crate) guardian: Pid,
+    /// The process group of the job, if that has a number here.
+    pub(crate) group: Option<Pid>,
+    /// Whether the program of the job has begun.
+    pub(crate) has_begun: bool,
     /// Whether it has waited for the dead guardian, whose number may be another's now.
     pub(crate) is_alone: bool,
     pub(crate) family: Family,
@@ -54,8 +64,8 @@ pub(crate) struct Wrapper {
 struct Progress {
     end: Option<JobEnd>,
     not_started: Option<Option<i32>>,
-    /// Why it was told to end before its main process had ended.
-    cut: Option<Reason>,
+    /// What came of it, if it was told to end before its main process had ended.
+    cut: Option<Outcome>,
     /// What its caller is to know of that.
     message: Option<String>,
     /// Whether the main process is stopped. Nobody renews the lease of such a job: it may never go on.
@@ -65,7 +75,12 @@ struct Progress {
 }
 
 /// What the keeper tells of a lock that it has.
-type Granted = (LeaseWatch, Claim);
+struct Granted {
+    watch: LeaseWatch,
+    claim: Claim,
+    /// When the hold is over that `--max-hold` allows, and how much earlier a renewal is due.
+    overdue: Option<(Moment, Duration)>,
+}
 
 /// What came of a run.
 pub(crate) enum Ending {
@@ -82,8 +97,13 @@ impl Wrapper {
         &mut self,
         (connection, url): (&ConnectionArguments, &str),
         request: &Request,
+        speaker: &Speaker,
     ) -> Result<Ending, Failure> {
         let (gate, lost) = (Gate::open(), self.link.sender()?);
+        let asked = match request.on_ask {
+            Some(signal) => Some((signal, self.link.sender()?)),
+            None => None,
+        };
         // Closed by the keeper when it has something to say, and when the lock is lost.
         let (silence, silent) = UnixStream::pair()?;
         let (alarm, calm) = UnixStream::pair()?;
@@ -93,25 +113,59 @@ impl Wrapper {
             let (gate, verdict) = (&gate, verdict);
             // Waits for Redis, while this thread waits for signals.
             let keep = move || {
-                let client = connection.builder_for(url)?.build()?;
+                let builder = connection.builder_for(url)?.label(&request.label);
+                // It says by itself that it waits.
+                let builder = builder.command_timeout(connection.timeout_for(request.lease));
+                let builder = builder.slow_wait(None);
+                let builder = match asked {
+                    Some((signal, job)) => builder.on_release_request(move |name| {
+                        job.send(News::Signal(signal));
+                        say(&format_args!(
+                            "somebody asks for \"{}\": the job gets signal {signal}",
+                            Shown(name)
+                        ));
+                    }),
+                    None => builder,
+                };
+                let client = builder.build()?;
                 if !gate.pass(&client) {
                     // A signal is ending this program.
                     return Ok(Ending::NotHad);
                 }
-                let held = match request.acquire(&client)? {
+                let wait = speaker.wait(&client);
+                let acquired = request.acquire(&client);
+                let granted = Moment::now();
+                drop(wait);
+                let held = match acquired? {
                     Acquired::Held(held) => held,
-                    Acquired::NotHad => return Ok(Ending::NotHad),
+                    Acquired::NotHad => {
+                        speaker.tell_refusal(&client, request.wait);
+                        return Ok(Ending::NotHad);
+                    }
                     Acquired::Skipped(undue) => return Ok(Ending::Skipped(undue)),
                 };
                 // A lease that came from the queue is short at first.
                 held.confirm()?;
                 held.on_loss(move |_| {
+                    // What the library says next is said at the end of the job.
+                    warning::hide();
                     lost.send(News::Lost);
                     drop(calm);
                 });
-                let _ = grant.send((held.watch(), held.claim()));
+                let overdue = request
+                    .max_hold
+                    .map(|limit| (granted.after(limit), request.lease / RENEWALS_PER_LEASE));
+                let (watch, claim) = (held.watch(), held.claim());
+                let _ = grant.send(Granted { watch, claim, overdue });
                 drop(silent);
-                match decided.recv() {
+                let decision = match decided.recv_timeout(LISTEN_AFTER) {
+                    Err(RecvTimeoutError::Timeout) => {
+                        held.listen();
+                        decided.recv().map_err(RecvTimeoutError::from)
+                    }
+                    decision => decision,
+                };
+                match decision {
                     Ok(outcome) => Ok(Ending::Ran(give_back(held, outcome))),
                     Err(_) => {
                         // Processes of the job may be left: the lock ends with its lease.
@@ -122,8 +176,8 @@ impl Wrapper {
             };
             let keeper = std::thread::Builder::new().spawn_scoped(scope, keep)?;
             let mut message = None;
-            if let Some((watch, claim)) = self.await_grant(&granted, &silence, &keeper, gate)? {
-                let (outcome, said) = self.attend(&watch, &claim, &alarm)?;
+            if let Some(granted) = self.await_grant(&granted, &silence, &keeper, gate)? {
+                let (outcome, said) = self.attend(&granted, &alarm)?;
                 let _ = verdict.send(outcome);
                 message = said;
             }
@@ -166,6 +220,7 @@ impl Wrapper {
                 Effect::Stop => signal::stop_by(arrival.number),
                 Effect::End if signal::is_ignored(arrival.number) => {}
                 Effect::End => {
+                    warning::hide();
                     // The lock may just have been granted.
                     gate.shut().map(|client| client.close(Duration::ZERO, LAST_RELEASE));
                     self.dismiss_guardian();
@@ -223,10 +278,10 @@ impl Wrapper {
     /// say, too.
     fn attend(
         &mut self,
-        watch: &LeaseWatch,
-        claim: &Claim,
+        granted: &Granted,
         alarm: &UnixStream,
     ) -> Result<(Outcome, Option<String>), Failure> {
+        let Granted { watch, claim, .. } = granted;
         let valid_until = self::valid_until(watch);
         let token = watch.fencing_token().get();
         claim.news().for_each(|news| self.link.send(news));
@@ -250,7 +305,7 @@ impl Wrapper {
             }
             self.pass_signals_on();
             let reports = self.link.receive();
-            self.hear(&reports, watch, &mut progress, &mut backstop);
+            self.hear(&reports, granted, &mut progress, &mut backstop);
             if progress.is_clean {
                 return Ok((progress.outcome(), progress.message));
             }
@@ -283,7 +338,9 @@ impl Wrapper {
     fn pass_signals_on(&mut self) {
         let guardian = self.guardian.as_raw_nonzero().get();
         while let Some(arrival) = self.signals.next() {
-            if arrival.is_for_job(guardian) {
+            // A job that has not begun is not in the group yet.
+            let has_it = self.has_begun && arrival.has_reached_group(self.group);
+            if arrival.is_for_job(guardian) && !has_it {
                 self.link.send(News::Signal(arrival.number));
             }
         }
@@ -292,13 +349,16 @@ impl Wrapper {
     fn hear(
         &mut self,
         reports: &[Report],
-        watch: &LeaseWatch,
+        granted: &Granted,
         progress: &mut Progress,
         backstop: &mut Backstop,
     ) {
         for (place, report) in reports.iter().enumerate() {
             match *report {
-                Report::Started => self.stand_back(),
+                Report::Started => {
+                    self.has_begun = true;
+                    self.stand_back();
+                }
                 Report::NotStarted(error) => {
                     (progress.not_started, progress.is_clean) = (Some(error), true);
                 }
@@ -318,13 +378,9 @@ impl Wrapper {
                 Report::Ending(Reason::Finished) => {}
                 Report::Ending(reason) => {
                     backstop.announced();
-                    let why = watch.loss().map(|loss| loss.to_string());
-                    let why = why.unwrap_or_else(|| match progress.is_stopped {
-                        true => "the job was stopped for as long as its lease".to_owned(),
-                        false => "no renewal was confirmed in time".to_owned(),
-                    });
+                    let (outcome, why) = granted.why_ended(reason, progress.is_stopped);
                     progress.message = Some(format!("{why}; the job was ended"));
-                    progress.cut = Some(reason);
+                    progress.cut = Some(outcome);
                 }
                 Report::Ended(end) => {
                     self.link.send(News::Awake);
@@ -394,9 +450,10 @@ fn give_back(held: Held, outcome: Outcome) -> Outcome {
     let is_success = held.is_success(outcome);
     match held.give_back(outcome) {
         Err(error) if error.is_lost() => {
-            if outcome != Outcome::Cut {
-                say(&error);
+            if outcome.is_cut() {
+                return outcome;
             }
+            say(&error);
             Outcome::Cut
         }
         // The client's worker goes on trying until this process ends.
@@ -419,13 +476,59 @@ impl Progress {
             (Some(None), ..) => Outcome::TooLate,
             (Some(Some(error)), ..) => Outcome::NotRun(error),
             (None, None, Some(end)) => Outcome::Ended(end),
-            _ => Outcome::Cut,
+            (None, Some(outcome), _) => outcome,
+            (None, None, None) => Outcome::Cut,
         }
     }
+}
+
+impl Granted {
+    /// What becomes of a job that is told to end, and why it is.
+    fn why_ended(&self, reason: Reason, is_stopped: bool) -> (Outcome, String) {
+        let loss = self.watch.loss();
+        let is_overdue = match &loss {
+            Some(loss) => loss.cause() == LossCause::MaxHold,
+            None => reason == Reason::Silence && is_overdue(valid_until(&self.watch), self.overdue),
+        };
+        if is_overdue {
+            let why = "the job has held its lock for as long as --max-hold allows";
+            return (Outcome::Overdue, why.to_owned());
+        }
+        let why = loss.map_or_else(
+            || match is_stopped {
+                true => "the job was stopped for as long as its lease".to_owned(),
+                false => "no renewal was confirmed in time".to_owned(),
+            },
+            |loss| loss.to_string(),
+        );
+        (Outcome::Cut, why)
+    }
+}
+
+/// Whether a lease ends because no later renewal is allowed, and not because none was confirmed. `hold` has the end of the
+/// hold that `--max-hold` allows, and the time between two renewals.
+fn is_overdue(valid_until: Moment, hold: Option<(Moment, Duration)>) -> bool {
+    // The hold began a little earlier than this process heard of it, so its end is a little earlier too. What is nearer to it
+    // than the next renewal could not have lasted longer in any case.
+    hold.is_some_and(|(end, renewal)| valid_until.after(renewal) >= end)
 }
 
 /// The end of validity on the clock of all processes. It is never late: the clock is read first.
 fn valid_until(watch: &LeaseWatch) -> Moment {
     let now = Moment::now();
     now.after(watch.remaining())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_hold_is_told_from_an_outage() {
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let hold = Some((at(160), Duration::from_secs(10)));
+        assert!(is_overdue(at(160), hold) && is_overdue(at(150), hold));
+        assert!(!is_overdue(at(149), hold), "a renewal was due that was not confirmed");
+        assert!(!is_overdue(at(160), None));
+    }
 }

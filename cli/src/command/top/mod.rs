@@ -32,6 +32,7 @@ use crate::duration::parse_duration;
 use crate::failure::Failure;
 use crate::report::row::{Row, rows};
 use crate::report::{json, table};
+use crate::warning;
 use model::Order;
 use reader::{Frame, Reader};
 
@@ -63,6 +64,9 @@ impl TopArguments {
         let is_live = !self.once && !json;
         if is_live && !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
             return Err(Failure::usage("top needs a terminal: use --once, or --json"));
+        }
+        if !is_live {
+            warning::show();
         }
         let client = connection.open()?;
         // The first look is made before the screen changes: its error ends the program as usual.
