@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::base::error::Error;
 use crate::base::option::{LockOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::tag::hash_slot;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
 use crate::engine::closing::{Closing, ClosingPhase};
@@ -17,6 +18,7 @@ use crate::observe::Exchange;
 use crate::observe::observers::Observers;
 use crate::protocol::Protocol;
 use crate::protocol::reply::AcquireOutcome;
+use crate::protocol::target::Target;
 use crate::protocol::wake_message::WakeMessage;
 use crate::wire::failure::Failure;
 
@@ -139,6 +141,13 @@ impl Context {
         // listener.
         if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
             self.listener.start();
+        }
+    }
+
+    /// The same for a hold of this lock, whose client may wait for none.
+    pub(crate) fn listen_for_waiters_of(&self, target: &Target, options: &LockOptions) {
+        if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
+            self.listener.start_at(hash_slot(target.key()));
         }
     }
 

@@ -21,6 +21,9 @@
 //! | confirmed | enough of the servers that have it confirmed the wish |
 //! | refused | too few are left to confirm it; asked for again when somebody waits |
 //!
+//! A client that holds locks of a cluster and never waits listens only to the masters of those locks. It counts as not live:
+//! its first waiter makes it listen to all.
+//!
 //! One server, a cluster and a quorum differ in which servers there are and which of their messages are
 //! believed: [`Publishers`]. Whenever the client becomes live, all waiters are woken to ask again,
 //! because messages published before are lost. The same holds for the waiters of one channel whenever
@@ -56,6 +59,8 @@ struct Shared {
     changed: Condvar,
     /// Written while `state` is locked, and read without it on the path of each lock.
     live: AtomicBool,
+    /// Whether it listens only where the locks are that this client holds. Written while `state` is locked.
+    partial: AtomicBool,
     closed: AtomicBool,
     clock: Arc<dyn Clock>,
     /// Receives the messages for the slots of a name, or for all.
@@ -83,6 +88,7 @@ impl WakeListener {
             state: Mutex::default(),
             changed: Condvar::new(),
             live: AtomicBool::new(false),
+            partial: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             clock,
             on_wake: Box::new(on_wake),
@@ -90,16 +96,38 @@ impl WakeListener {
         WakeListener { shared: Arc::new(shared), protocol }
     }
 
-    /// Whether the client listens.
+    /// Whether the client listens, as a waiter needs it: to each server that there is.
     pub(crate) fn is_live(&self) -> bool {
-        self.shared.live.load(Ordering::Acquire)
+        self.shared.live.load(Ordering::Acquire) && !self.shared.partial.load(Ordering::Acquire)
     }
 
     /// Starts to listen, and does not wait until it does.
     pub(crate) fn start(&self) {
-        if self.shared.state.lock().seen.is_none() {
+        let mut state = self.shared.state.lock();
+        if state.scope.widen() {
+            state.seen = None;
+            self.shared.partial.store(false, Ordering::Release);
+        }
+        let is_due = state.seen.is_none();
+        drop(state);
+        if is_due {
             self.shared.update_servers();
         }
+    }
+
+    /// The same for a client that holds a lock in this hash slot and waits for none: in a cluster it listens to the master of
+    /// the slot alone. A message comes later if the slot has just moved.
+    pub(crate) fn start_at(&self, hash_slot: u16) {
+        if !self.shared.publishers.have_homes() {
+            return self.start();
+        }
+        let mut state = self.shared.state.lock();
+        if state.scope.add(hash_slot) {
+            state.seen = None;
+            self.shared.partial.store(true, Ordering::Release);
+        }
+        drop(state);
+        self.shared.update_servers();
     }
 
     /// Waits until the client listens.

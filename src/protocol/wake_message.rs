@@ -72,6 +72,11 @@ pub(crate) trait Publishers: Send + Sync {
         0
     }
 
+    /// Whether each lock is on one of them, which publishes its messages.
+    fn have_homes(&self) -> bool {
+        false
+    }
+
     /// How many of them must have confirmed a subscription, so that no release is missed.
     fn required(&self) -> usize {
         1
@@ -118,6 +123,11 @@ pub(crate) trait Publisher: Send + Sync {
 
     /// Whether to subscribe to the channel of a name at this server.
     fn serves(&self, _channel: &[u8]) -> bool {
+        true
+    }
+
+    /// Whether the locks of a hash slot are on this server.
+    fn is_home(&self, _hash_slot: u16) -> bool {
         true
     }
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use leasehold_support::Server;
+use leasehold_support::{Cluster, Server};
 
 use crate::common::{ask, run, wait, wait_until};
 
@@ -163,4 +163,33 @@ fn defaults_are_those_that_the_library_advises() {
         text.starts_with("leasehold: warning: lock \"x\": a lease of 10s is shorter"),
         "{text}"
     );
+}
+
+/// A message travels between the nodes of a cluster, so one connection is enough.
+#[test]
+fn run_in_a_cluster_listens_at_the_master_of_its_lock_alone() {
+    let cluster = Cluster::start(3, 0).expect("a cluster");
+    let url = &cluster.urls()[0];
+    let name = cluster.name_at(1, "x");
+    let script = "trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.02; done";
+    let mut command = run(url);
+    command.args(["--cluster", "--lease", "20m", &name, "--", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the program");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("up"));
+    let listens = |master: &Server| {
+        !ask::<Vec<String>>(master, &["PUBSUB", "CHANNELS", "leasehold:*"]).is_empty()
+    };
+    wait_until("it listens", || listens(&cluster.masters()[1]));
+    let output = leasehold(url, &["release", "--force", "--cluster", &name]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(lines.next().as_deref(), Some("term"));
+    let others = [0, 2].map(|place| {
+        // A connection that was made and ended counts too.
+        ask::<String>(&cluster.masters()[place], &["INFO", "commandstats"]).contains("subscribe")
+    });
+    assert_eq!(others, [false; 2]);
+    assert_eq!(lines.next(), None);
+    assert_eq!(wait(&mut child).code(), Some(76));
 }

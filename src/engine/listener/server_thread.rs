@@ -51,7 +51,8 @@ impl Shared {
         }
         state.seen = Some(version);
 
-        let all = self.publishers.all();
+        let mut all = self.publishers.all();
+        all.retain(|publisher| state.scope.has(&**publisher));
         state.servers.retain(|server| {
             let number = server.publisher.number();
             let stays = all.iter().any(|publisher| publisher.number() == number);

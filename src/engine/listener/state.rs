@@ -1,6 +1,6 @@
 //! The state of the listener: the servers, the channels, and what is known about each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
@@ -27,6 +27,7 @@ pub(super) struct State {
     /// The version of the publishers from which `servers` was made; `None` before anybody waited.
     pub(super) seen: Option<u64>,
     pub(super) servers: Vec<ServerState>,
+    pub(super) scope: Scope,
     /// How many servers there were so far. A server that comes back gets a new number, so that the thread
     /// of its earlier time ends.
     pub(super) count: u64,
@@ -41,6 +42,41 @@ pub(super) struct State {
     pub(super) wishes: u64,
     /// When the channels were last swept.
     pub(super) swept: Moment,
+}
+
+/// Which servers are listened to.
+#[derive(Debug, Default)]
+pub(super) enum Scope {
+    /// None yet.
+    #[default]
+    Nothing,
+    /// Those that have these hash slots.
+    Homes(HashSet<u16>),
+    All,
+}
+
+impl Scope {
+    /// Makes it all servers. Returns whether it was some.
+    pub(super) fn widen(&mut self) -> bool {
+        matches!(std::mem::replace(self, Scope::All), Scope::Homes(_))
+    }
+
+    /// Adds the server of a hash slot. Returns whether that changes anything.
+    pub(super) fn add(&mut self, hash_slot: u16) -> bool {
+        match self {
+            Scope::Nothing => *self = Scope::Homes(HashSet::from([hash_slot])),
+            Scope::Homes(slots) => return slots.insert(hash_slot),
+            Scope::All => return false,
+        }
+        true
+    }
+
+    pub(super) fn has(&self, publisher: &dyn Publisher) -> bool {
+        match self {
+            Scope::Homes(slots) => slots.iter().any(|slot| publisher.is_home(*slot)),
+            Scope::Nothing | Scope::All => true,
+        }
+    }
 }
 
 /// One server that is listened to.

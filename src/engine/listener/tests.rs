@@ -214,6 +214,98 @@ impl Publishers for Two {
     }
 }
 
+fn shared(publishers: Arc<dyn Publishers>, clock: Arc<ManualClock>) -> Arc<Shared> {
+    Arc::new(Shared {
+        publishers,
+        own: b"own".to_vec(),
+        threads: Threads::of_a_new_client(),
+        state: Mutex::default(),
+        changed: Condvar::new(),
+        live: AtomicBool::new(false),
+        partial: AtomicBool::new(false),
+        closed: AtomicBool::new(false),
+        clock,
+        on_wake: Box::new(|_| {}),
+    })
+}
+
+/// A server of a cluster, which has one hash slot.
+struct Home {
+    hash_slot: u16,
+    subscribed: AtomicU64,
+}
+
+impl Publisher for Home {
+    fn number(&self) -> usize {
+        self.hash_slot.into()
+    }
+
+    fn address(&self) -> String {
+        format!("home:{}", self.hash_slot)
+    }
+
+    fn subscribe(&self, _: &[u8]) -> Result<Box<dyn Subscriber>, Failure> {
+        self.subscribed.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Nothing))
+    }
+
+    fn is_home(&self, hash_slot: u16) -> bool {
+        hash_slot == self.hash_slot
+    }
+}
+
+struct Homes([Arc<Home>; 3]);
+
+impl Publishers for Homes {
+    fn all(&self) -> Vec<Arc<dyn Publisher>> {
+        self.0.iter().map(|home| Arc::clone(home) as Arc<dyn Publisher>).collect()
+    }
+
+    fn have_homes(&self) -> bool {
+        true
+    }
+}
+
+/// A holder needs no message of other servers. One that waits does, and must not count as one that hears before.
+#[test]
+fn holder_listens_where_its_locks_are_and_waiter_everywhere() {
+    let homes = [0, 1, 2].map(|hash_slot| Home { hash_slot, subscribed: AtomicU64::new(0) });
+    let homes = homes.map(Arc::new);
+    let clock = Arc::new(ManualClock::new(false));
+    let memory = MemoryServer::new(Arc::<ManualClock>::clone(&clock));
+    let memory = MemoryBackend::new(memory, Arc::new(Identity::new("")));
+    let shared = shared(Arc::new(Homes(homes.clone())), clock);
+    let protocol = Arc::new(ScriptProtocol::new(memory));
+    let listener = WakeListener { shared: Arc::clone(&shared), protocol };
+    let until = |expected: [u64; 3]| {
+        let begin = std::time::Instant::now();
+        let seen = || homes.each_ref().map(|home| home.subscribed.load(Ordering::SeqCst));
+        while seen() != expected {
+            assert!(begin.elapsed() < LONG, "{:?}", seen());
+            sync::sleep(Duration::from_millis(2));
+        }
+    };
+    listener.start_at(1);
+    until([0, 1, 0]);
+    listener.start_at(1);
+    listener.start_at(2);
+    until([0, 1, 1]);
+    // As when both have confirmed.
+    let mut state = shared.state.lock();
+    state.servers.iter_mut().for_each(|server| server.link = state::ServerLink::Listening);
+    shared.live.store(true, Ordering::Release);
+    drop(state);
+    assert!(!listener.is_live(), "not for one that waits");
+    listener.start();
+    assert!(listener.is_live());
+    until([1, 1, 1]);
+    // It stays so.
+    listener.start_at(1);
+    listener.start();
+    assert!(listener.is_live());
+    assert_eq!(shared.state.lock().servers.len(), 3);
+}
+
 /// A listener of a server that refuses and of one that does not.
 fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
     let refusing = Refusing {
@@ -223,17 +315,8 @@ fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
         callers: AtomicU64::new(callers),
     };
     let refusing = Arc::new(refusing);
-    let shared = Arc::new(Shared {
-        publishers: Arc::new(Two(Arc::clone(&refusing))),
-        own: b"own".to_vec(),
-        threads: Threads::of_a_new_client(),
-        state: Mutex::default(),
-        changed: Condvar::new(),
-        live: AtomicBool::new(false),
-        closed: AtomicBool::new(false),
-        clock: Arc::<ManualClock>::clone(&refusing.clock),
-        on_wake: Box::new(|_| {}),
-    });
+    let clock = Arc::<ManualClock>::clone(&refusing.clock);
+    let shared = shared(Arc::new(Two(Arc::clone(&refusing))), clock);
     shared.update_servers();
     (refusing, shared)
 }

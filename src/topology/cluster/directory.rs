@@ -136,6 +136,11 @@ impl Directory {
             .is_some_and(|listening| Arc::ptr_eq(listening, member))
     }
 
+    /// Whether a node is the master of a hash slot.
+    pub(crate) fn has_slot(&self, slot: u16, member: &Arc<ClusterNode>) -> bool {
+        self.map.lock().master(slot).is_some_and(|master| Arc::ptr_eq(master, member))
+    }
+
     /// The hash slots that a node has, in ascending order.
     pub(crate) fn slots_of(&self, member: &Arc<ClusterNode>) -> Vec<u16> {
         self.map.lock().slots_of(member)

@@ -3,7 +3,7 @@
 //! A script publishes at the master of its hash slot. Subscribers there receive the message at once. The
 //! other nodes forward it, which may take 40 ms and more.
 //!
-//! *The client's own channel* is subscribed to at all masters, so each message arrives once from
+//! *The client's own channel* is subscribed to at all masters once the client waits for a lock, so each message arrives once from
 //! every master. The first one counts, and its [repetitions](RecentMessages) are dropped: neither a
 //! hash slot that moves nor a silent node can hold back a message that another node delivers. A release
 //! request may be sent several times on purpose, so it carries the time at which it was made.
@@ -59,6 +59,10 @@ impl Publishers for ClusterPublishers {
         self.directory.changes()
     }
 
+    fn have_homes(&self) -> bool {
+        true
+    }
+
     fn accepts(&self, is_own: bool, payload: &[u8]) -> bool {
         // The channel of a name has one subscription, so nothing arrives twice there. And two equal
         // messages of it are two releases, none of which may be dropped. The message that wakes the
@@ -107,6 +111,11 @@ impl Publisher for MasterPublisher {
         let is_listened_to_for =
             |member| self.directory.is_listened_to_for(hash_slot(channel), member);
         self.member.as_ref().is_some_and(is_listened_to_for)
+    }
+
+    fn is_home(&self, hash_slot: u16) -> bool {
+        // The one that stands for all finds out which there are.
+        self.member.as_ref().is_none_or(|member| self.directory.has_slot(hash_slot, member))
     }
 
     fn set_listening(&self, listening: bool) {
