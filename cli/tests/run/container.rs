@@ -85,6 +85,29 @@ fn job_that_goes_on_below_the_first_process_is_kept() {
     assert_eq!(wait(&mut program).code(), Some(3));
 }
 
+/// As `docker stop` does: a first process has no default for a signal, so it must pass it on or end by itself.
+#[test]
+fn first_process_passes_sigterm_on_and_ends_by_it_while_it_waits() {
+    if !is_possible() {
+        return;
+    }
+    let server = Server::start().expect("a server");
+    let script = "trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.02; done";
+    let job = ["x", "--", "sh", "-c", script];
+    let mut program = first(&[], &server, &job).stdout(Stdio::piped()).spawn().expect("unshare");
+    assert_eq!(line(&mut program), "up");
+    let wrapper = child(program.id());
+    let mut waiting = first(&[], &server, &["x", "--", "true"]).spawn().expect("unshare");
+    let waiter = child(waiting.id());
+    let queue = |key: &Vec<u8>| key.ends_with(b"queue");
+    wait_until("a waiter", || server.keys().iter().any(queue));
+    send(waiter, Signal::TERM);
+    assert_eq!(wait(&mut waiting).code(), Some(143));
+    send(wrapper, Signal::TERM);
+    assert_eq!(wait(&mut program).code(), Some(5));
+    assert!(!server.keys().contains(&b"x".to_vec()), "the lock was given back");
+}
+
 /// They come to the first process of a namespace.
 #[test]
 fn orphans_of_others_do_not_stay_as_zombies() {

@@ -8,3 +8,4 @@ mod generate;
 mod picture;
 mod terminal;
 mod top;
+mod unit;
