@@ -131,9 +131,14 @@ fn refused_connection(error: RedisError) -> Error {
             Some("NOPERM") => format!(
                 "{redis} denies this user what connecting needs ({said}); add it to the user's ACL"
             ),
-            Some("NOAUTH") => format!(
-                "{redis} wants a password ({said}); write it into the URL: redis://:password@host"
-            ),
+            Some("NOAUTH") => {
+                // The subject of a Unix socket has its path.
+                let form = match redis.contains(" at /") {
+                    true => "unix:///path?pass=password",
+                    false => "redis://:password@host",
+                };
+                format!("{redis} wants a password ({said}); write it into the URL: {form}")
+            }
             _ => {
                 format!(
                     "{redis} refused the user or the password ({said}); correct them in the URL, or where they \

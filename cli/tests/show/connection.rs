@@ -72,6 +72,11 @@ fn unreachable_and_denied_have_statuses_of_their_own() {
 fn password_comes_from_a_file() {
     let server = server();
     ask::<()>(&server, &["CONFIG", "SET", "requirepass", "s:/@cret "]);
+    let without = run(&server, ["show", "a"]).ends(77);
+    assert!(
+        without.stderr.ends_with("write it into the URL: unix:///path?pass=password\n"),
+        "{without:?}"
+    );
     let file = server.directory().join("password");
     std::fs::write(&file, "s:/@cret \n").unwrap();
     let mut command = program();

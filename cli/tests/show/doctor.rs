@@ -366,6 +366,23 @@ fn master_of(cluster: &Cluster, name: &str) -> String {
     cluster.masters().iter().find(has).expect("a master").addr().to_string()
 }
 
+/// The one that has the usual name, or another: the rest is examined.
+#[test]
+fn master_of_a_cluster_that_is_down_is_a_fault() {
+    let cluster = Cluster::start_with(3, 0, &["--cluster-require-full-coverage", "no"]);
+    let cluster = cluster.expect("a cluster");
+    let home = cluster.home("leasehold-doctor");
+    let urls = cluster.urls();
+    cluster.masters()[home].kill();
+    let up = (home + 1) % 3;
+    let ran = doctor("a cluster, one of whose masters is down", &urls[up], &["--cluster"]).ends(2);
+    let down = finding(&ran, "connection", "fault");
+    assert_eq!(down["server"], cluster.masters()[home].addr().to_string(), "{ran:?}");
+    says(&down, "consequence", "no lock whose name is on this master");
+    let versions = findings(&ran).into_iter().filter(|(check, ..)| check == "version");
+    assert_eq!(versions.count(), 2, "{ran:?}");
+}
+
 #[test]
 fn each_master_of_a_cluster_is_examined() {
     let cluster = Cluster::start(3, 0).expect("a cluster");

@@ -23,7 +23,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use leasehold::redis;
+use leasehold::{LockClient, redis};
 use serde_json::{Value, json};
 
 use crate::connection::ConnectionArguments;
@@ -76,7 +76,7 @@ impl DoctorArguments {
         let url = connection.whole_url()?.url;
         let client = connection.builder_for(&url)?.announce(false).build()?;
         let name = name::bytes(&self.name);
-        let first = Probe::new(&client, name.to_vec());
+        let first = reachable(&client, name, connection.is_cluster());
         // A user that may not even ask the time cannot have a client.
         if let Err(error) = first.ask(&redis::cmd("TIME")) {
             if let Some(finding) = server::too_old(&error) {
@@ -90,6 +90,10 @@ impl DoctorArguments {
         let mut findings = vec![server::topology(&first, connection)];
         for Node { name, address } in node::nodes(&first, connection.is_cluster()) {
             let probe = Probe::new(&client, name);
+            if let Some(finding) = server::unreachable(&probe) {
+                findings.push(Finding { server: address, ..finding });
+                continue;
+            }
             let mut of_node = vec![server::version(&probe)];
             of_node.extend(clock::check(&probe));
             of_node.extend(permission::check(&probe, &self.uses));
@@ -104,4 +108,17 @@ impl DoctorArguments {
         findings.extend(clock::compare(&first, connection.is_cluster(), open, bound));
         Ok(findings)
     }
+}
+
+/// A probe of this name; in a cluster, where its master cannot be reached, of another name on one that can be.
+fn reachable<'a>(client: &'a LockClient, name: &[u8], is_cluster: bool) -> Probe<'a> {
+    /// So many names are on all but one of a few masters, as good as surely.
+    const TRIES: u32 = 16;
+    let probe = Probe::new(client, name.to_vec());
+    if !is_cluster || node::tag(name).is_some() || !server::is_silent(&probe) {
+        return probe;
+    }
+    let others = (0..TRIES).map(|number| [name, b":", number.to_string().as_bytes()].concat());
+    let mut others = others.map(|name| Probe::new(client, name));
+    others.find(|other| !server::is_silent(other)).unwrap_or(probe)
 }

@@ -59,6 +59,25 @@ fn judge(program: &str, version: &str) -> Finding {
     refused(&seen)
 }
 
+/// Whether the server does not reply.
+pub(super) fn is_silent(probe: &Probe<'_>) -> bool {
+    silence(probe).is_some()
+}
+
+fn silence(probe: &Probe<'_>) -> Option<leasehold::Error> {
+    let outcome = probe.ask(&redis::cmd("TIME"));
+    outcome.err().filter(|error| error.is_unreachable() || error.is_timeout())
+}
+
+/// A server of a cluster that does not reply.
+pub(super) fn unreachable(probe: &Probe<'_>) -> Option<Finding> {
+    silence(probe).map(|error| {
+        Finding::fault("connection", error.to_string())
+            .so("no lock whose name is on this master can be had")
+            .mend("start it, or let a replica take its place")
+    })
+}
+
 /// What stands around the server.
 pub(super) fn topology(probe: &Probe<'_>, connection: &ConnectionArguments) -> Finding {
     const CHECK: &str = "topology";
