@@ -13,6 +13,8 @@ use crate::kind::{Kind, word_of};
 use crate::report::json;
 use crate::status;
 
+/// Ask the holder of a mutex to release it.
+///
 /// The process that holds it decides what it does then. It gets the request if it listens for such: a program with its own
 /// code for that, or a `leasehold run --on-ask SIGNAL`, whose job gets the signal. A `leasehold run` without that option does
 /// nothing.
@@ -41,10 +43,12 @@ impl AskArguments {
         if json {
             json::print(json!({ "received": received }))?;
         } else {
-            let text = if received {
-                "the holder was asked; it decides whether it lets go"
-            } else {
-                "nobody received the request"
+            let text = match received {
+                true => {
+                    "the holder was asked, and decides whether it lets go; the job of a leasehold run is told \
+                     with --on-ask"
+                }
+                false => "nobody received the request",
             };
             writeln!(std::io::stdout().lock(), "{text}")?;
         }

@@ -12,6 +12,8 @@ use crate::name::{self, NameArgument};
 use crate::report::{job, json};
 use crate::status;
 
+/// Forget when a job ran, so that it is due.
+///
 /// The job is then due at the next call, whether or not its period is done, and it is forgotten which tries failed and
 /// which periods were missed. A run that is under way goes on, and is recorded when it ends.
 #[derive(Args, Debug)]

@@ -11,6 +11,7 @@ use clap_mangen::Man;
 use crate::command::manual;
 use crate::failure::Failure;
 
+/// Write the manual pages, or what a shell completes.
 #[derive(Args, Debug)]
 pub(crate) struct GenerateArguments {
     #[command(subcommand)]

@@ -49,6 +49,10 @@ impl Selection {
     }
 }
 
+/// List the locks that are in use.
+///
+/// It shows what is held or waited for longer than a second or two, as clients of this library announce it. With --scan it
+/// searches all keys, and lists the locks of other programs too.
 #[derive(Args, Debug)]
 pub(crate) struct ListArguments {
     #[command(flatten)]

@@ -36,29 +36,20 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Each has its description at its arguments.
 #[derive(Subcommand)]
 enum Command {
-    /// List the locks that are in use.
     Ls(list::ListArguments),
-    /// Run a job under a lock. No process of the job is alive when the lease ends.
     #[cfg(unix)]
     Run(run::RunArguments),
-    /// Show who holds a lock and who waits for it, and how the job of that name ran last.
     Show(show::ShowArguments),
-    /// Watch the locks in use, live.
     #[cfg(unix)]
     Top(top::TopArguments),
-    /// Wait until a lock is free.
     Wait(wait::WaitArguments),
-    /// Ask the holder of a mutex to release it.
     Ask(ask::AskArguments),
-    /// Take a lock from its holder.
     Release(release::ReleaseArguments),
-    /// Forget when a job ran, so that it is due.
     Forget(forget::ForgetArguments),
-    /// Say what holds on this server: what locks need, what that means, and how to mend it.
     Doctor(doctor::DoctorArguments),
-    /// Write the manual pages, or what a shell completes.
     Generate(generate::GenerateArguments),
 }
 

@@ -16,6 +16,8 @@ use crate::report::span::short;
 use crate::report::{json, row};
 use crate::status;
 
+/// Take a lock from its holder.
+///
 /// The next waiter gets the lock at once. The former holder may go on until it notices, and only a fencing token keeps it
 /// from doing harm until then. The job of `leasehold run` gets SIGTERM as soon as it hears of it, and SIGKILL after its
 /// grace.
@@ -134,20 +136,23 @@ impl ReleaseArguments {
 
 /// What the former holder may still do, and until when.
 fn aftermath(holder: &Holder) -> String {
-    let who = if row::is_foreign(holder) { "the program that had it" } else { "its job" };
+    if row::is_foreign(holder) {
+        return "that program may go on: nothing tells it that the lock is gone".to_owned();
+    }
     let Some(ttl) = holder.ttl() else {
-        return format!("{who} may go on: its lease had no end, and nothing ends its work");
+        return "its work may go on: its lease had no end".to_owned();
     };
     // The token is the server's time of the grant.
     let now = holder.token().zip(holder.since()).and_then(|(token, since)| {
         UNIX_EPOCH.checked_add(Duration::from_micros(token.get()).checked_add(since)?)
     });
     let until = now.and_then(|now| now.checked_add(ttl));
-    let until =
-        until.map_or_else(String::new, |until| format!(", about {} UTC", time_of_day(until)));
+    let until = until
+        .map_or_else(String::new, |until| format!(" (until about {} UTC)", time_of_day(until)));
+    let most = short(ttl);
     format!(
-        "{who} may go on until it notices, and until its lease would have ended: in {}{until}",
-        short(ttl)
+        "its work may go on until it notices, for {most} at most{until}; leasehold run ends its job as soon as \
+         it hears of this"
     )
 }
 

@@ -67,6 +67,8 @@ impl Named {
     }
 }
 
+/// Show who holds a lock and who waits for it, and how the job of that name ran last.
+///
 /// Since when it is held, and with which token, is known of a mutex, of a reentrant lock of this library, and of the writer
 /// of a read-write lock; not of readers, of permits of a semaphore, or of a lock that another program took.
 #[derive(Args, Debug)]

@@ -17,6 +17,8 @@ use crate::report::json;
 /// The pause between two looks grows from the first to the second.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
+/// Wait until a lock is free.
+///
 /// It takes nothing and stands in no queue: a lock that passes from holder to holder may never be seen free.
 #[derive(Args, Debug)]
 pub(crate) struct WaitArguments {

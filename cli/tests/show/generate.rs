@@ -30,6 +30,8 @@ fn each_subcommand_has_a_manual_page() {
             assert!(page.contains(title), "{title}: {page}");
         }
     }
+    // What a subcommand does is said in more than one line.
+    assert!(page("leasehold-release").contains("The next waiter gets the lock at once."));
     let run = page("leasehold-run");
     let synopsis = "\\fBleasehold run\\fR [OPTIONS] [\\-n | \\-w TIME] NAME \\-\\- CMD [ARG]...";
     assert!(run.contains(synopsis), "{run}");

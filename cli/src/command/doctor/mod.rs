@@ -35,6 +35,8 @@ use node::Node;
 use probe::Probe;
 use rule::Use;
 
+/// Say what holds on this server: what locks need, what that means, and how to mend it.
+///
 /// The exit status is 0 if all is well, 1 with a warning, 2 with a fault: then a lock cannot be had there. What
 /// is not known counts as neither.
 #[derive(Args, Debug)]

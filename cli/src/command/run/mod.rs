@@ -66,6 +66,14 @@ const TICKS_PER_LEASE: u32 = 12;
 const LEAST_TICK: Duration = Duration::from_millis(10);
 const MOST_TICK: Duration = Duration::from_secs(1);
 
+/// Run a job under a lock, so that no process of it is alive when the lease ends.
+///
+/// While the job runs, its lease is renewed. If that fails, or the lock is lost in another way, all processes of the job get
+/// SIGTERM, and SIGKILL after --grace; that holds even if leasehold itself is killed or stopped. When the job has ended, the
+/// processes that it left behind end too, and then the lock is released.
+///
+/// The exit status, the streams and the signals are those of the job. A run that waits for its lock at a terminal says after
+/// a second whom it waits for.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Do not wait: give up if the lock is held.
@@ -80,13 +88,14 @@ pub(crate) struct RunArguments {
     /// Share the lock with other runs that do so: a read lock.
     #[arg(short, long, conflicts_with = "of")]
     shared: bool,
-    /// Take so many permits of a semaphore.
+    /// Take K permits of a semaphore.
     #[arg(long, value_name = "K", default_value_t = 1, requires = "of")]
     permits: u32,
-    /// The name is a semaphore with so many permits.
+    /// The name is a semaphore with N permits.
     #[arg(long, value_name = "N")]
     of: Option<u32>,
-    /// The exit status if the lock was not had, or a job that failed is not to be tried again yet.
+    /// The exit status if the lock could not be obtained, or a job that failed is not to be tried again yet. Choose one
+    /// that the job does not return.
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
     conflict_exit_code: u8,
     /// How long the lock outlives a machine that dies. It is renewed every third of that.

@@ -36,6 +36,8 @@ use crate::warning;
 use model::Order;
 use reader::{Frame, Reader};
 
+/// Watch the locks in use, live.
+///
 /// Keys: `q` quits, `s` sorts by something else, `/` filters, Enter shows one lock, `p` pauses.
 ///
 /// The server is asked once a second at most by default, more rarely where it takes long to reply, and not at all
