@@ -32,21 +32,21 @@ enum What {
 /// Completes the job of `run`: a command with its own arguments, after the `--`. The generated function does the rest.
 const JOB: &str = r#"
 _leasehold_job() {
-    local at
-    if [[ ${COMP_WORDS[1]} == run ]]; then
-        for ((at = 2; at < COMP_CWORD; at++)); do
-            if [[ ${COMP_WORDS[at]} == -- ]]; then
-                if declare -F _command_offset > /dev/null; then
-                    _command_offset $((at + 1))
-                elif ((COMP_CWORD == at + 1)); then
-                    COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
-                else
-                    COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
-                fi
-                return 0
+    local at is_run=
+    for ((at = 1; at < COMP_CWORD; at++)); do
+        if [[ ${COMP_WORDS[at]} == run ]]; then
+            is_run=yes
+        elif [[ ${COMP_WORDS[at]} == -- && -n $is_run ]]; then
+            if declare -F _command_offset > /dev/null; then
+                _command_offset $((at + 1))
+            elif ((COMP_CWORD == at + 1)); then
+                COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
+            else
+                COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
             fi
-        done
-    fi
+            return 0
+        fi
+    done
     _leasehold "$@"
 }
 complete -F _leasehold_job -o bashdefault -o default leasehold

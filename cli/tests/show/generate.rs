@@ -68,7 +68,7 @@ fn completions_of_bash_complete_subcommands_and_options() {
     assert_eq!(complete("--ask").trim(), "--ask-password");
     // The job is a command with arguments of its own.
     let job = |words: &[&str]| {
-        let ask = "COMP_WORDS=(leasehold run nightly -- \"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+        let ask = "COMP_WORDS=(leasehold --cluster run nightly -- \"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
                    _leasehold_job leasehold \"${COMP_WORDS[COMP_CWORD]}\" x; echo \"${COMPREPLY[@]}\"";
         let mut bash = Command::new("bash");
         bash.args(["--norc", "-c", &format!("{script}\n{ask}"), "bash"]).args(words);

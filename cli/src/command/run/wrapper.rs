@@ -488,6 +488,8 @@ impl Granted {
         let loss = self.watch.loss();
         let is_overdue = match &loss {
             Some(loss) => loss.cause() == LossCause::MaxHold,
+            // A lease that nobody was told of ends by itself.
+            None if is_stopped => false,
             None => reason == Reason::Silence && is_overdue(valid_until(&self.watch), self.overdue),
         };
         if is_overdue {

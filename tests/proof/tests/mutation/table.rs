@@ -161,6 +161,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "it::queue::replica::uncounted_grant_is_kept_where_numsub_is_denied",
     ),
     bug(
+        "cluster-holder-hears-for-waiters",
+        "rule 12",
+        "leasehold::engine::listener::tests::holder_listens_where_its_locks_are_and_waiter_everywhere",
+    ),
+    bug(
         "reconnect-wakes-nobody",
         "rule 12",
         "it::wake::cut_wake_up_connection_returns_and_wakes_all",
