@@ -66,7 +66,8 @@ fn waiting_run_says_whom_it_waits_for() {
     }
     holder.end();
     assert_eq!(wait(&mut waiting).code(), Some(0));
-    assert_eq!(lines.collect::<Vec<_>>(), [""; 0], "it is said once");
+    let end = "leasehold: the job ended by itself: exit status 0";
+    assert_eq!(lines.collect::<Vec<_>>(), [end], "whom it waits for is said once");
 }
 
 #[test]

@@ -46,6 +46,7 @@ use deadline::Spans;
 use environment::Environment;
 use group::{Group, System};
 use job::Job;
+use outcome::Outcome;
 use process::Family;
 use report::Link;
 use speaker::Speaker;
@@ -138,8 +139,8 @@ pub(crate) struct RunArguments {
     /// Say nothing while the run waits, if the lock is held, or if the job is not due, so that cron sends no mail.
     #[arg(short, long)]
     quiet: bool,
-    /// Say whom the run waits for even if the standard error is no terminal, and how the processes of the job are found and
-    /// ended here.
+    /// Say whom the run waits for even if the standard error is no terminal, how the processes of the job are found and
+    /// ended here, and how the job ended.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     /// Leave the variable that has the URL, and perhaps a password, in the environment of the job.
@@ -219,7 +220,13 @@ impl RunArguments {
             control.remove();
         }
         match ending? {
-            Ending::Ran(outcome) => outcome.finish(&program.unwrap_or_default()),
+            Ending::Ran(outcome) => {
+                // Its status may be one of this program's.
+                if self.verbose && matches!(outcome, Outcome::Ended(_)) {
+                    say(&format_args!("the job ended by itself: {outcome}"));
+                }
+                outcome.finish(&program.unwrap_or_default())
+            }
             Ending::NotHad => Ok(ExitCode::from(self.conflict_exit_code)),
             Ending::Skipped(undue) => {
                 if !self.quiet {
