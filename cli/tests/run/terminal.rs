@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use leasehold_support::skip;
+use leasehold_support::{Server, skip};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::common::wait_until;
+use crate::common::{ask, wait_until};
 use crate::flock::{Tool, beside_flock};
 
 /// An interactive shell in a terminal of its own.
@@ -143,6 +143,18 @@ fn ctrl_c_ends_the_job_and_the_loop_around_it() {
         let screen = terminal.screen.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(!screen.contains("turned"), "{screen}");
     });
+}
+
+/// Without -v, and as soon as the wait is longer than a moment.
+#[test]
+fn run_that_waits_at_a_terminal_says_for_whom() {
+    let server = Server::start().expect("a server");
+    let _: () = ask(&server, &["SET", "lock", "somebody", "NX", "PX", "600000"]);
+    let Some(mut terminal) = Terminal::open() else { return };
+    terminal.enter(&line(&Tool::Leasehold(server.url()), &["sh", "-c", "echo up$((6*7))"]));
+    terminal.expect("leasehold: waiting for \"lock\", held by somebody; its lease ends in 9m");
+    let _: u32 = ask(&server, &["DEL", "lock"]);
+    terminal.expect("up42");
 }
 
 #[test]
