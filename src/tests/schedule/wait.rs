@@ -48,8 +48,8 @@ fn takes_within(process: &Process, world: &World, wait: Duration) -> JoinHandle<
                 drop(guard);
             }
             Ok(None) => {}
-            // Its time was over before it could ask anybody.
-            Err(error) => assert!(error.is_timeout(), "{error}"),
+            // Its time was over before it could ask anybody, or before a reply came to the thread that had asked.
+            Err(error) => assert!(error.is_timeout() || error.is_unreachable(), "{error}"),
         }
     })
 }
