@@ -128,6 +128,11 @@ impl<T> Receiver<T> {
         }
     }
 
+    /// The items that are there now.
+    pub(crate) fn try_iter(&self) -> impl Iterator<Item = T> + '_ {
+        std::iter::from_fn(|| self.try_recv().ok())
+    }
+
     pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
         let mut state = self.0.state.lock();
         match state.items.pop_front() {

@@ -68,7 +68,7 @@ impl ServerClocks {
     /// Sets who learns of faults: once, before the first request. The thread that has received a reply calls it, and must
     /// not be held up.
     pub(crate) fn on_fault(&self, on_fault: impl Fn(ClockFault) + Send + Sync + 'static) {
-        let _ = self.on_fault.set(Box::new(on_fault));
+        self.on_fault.get_or_init(|| Box::new(on_fault));
     }
 
     pub(crate) fn bound(&self) -> Duration {
