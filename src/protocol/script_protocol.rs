@@ -156,6 +156,17 @@ fn is_the_time(server: &impl LockServer, reply: &Reply, micros: u64, deadline: M
     asked.reading(now).is_some_and(|(clock, now)| clock.agree(&reading, &now))
 }
 
+/// Asks the server for its time if that is unknown: the reply before has shown that its clock was set, and is not
+/// believed. A request without the time would be late by construction.
+fn learn_time(server: &impl LockServer, deadline: Moment) {
+    if !server.clock().is_known()
+        && let Ok(asked) = server.call(&server_clock::time(), deadline)
+        && let Some(now) = server_clock::micros_of(&asked.value)
+    {
+        asked.note_time(now);
+    }
+}
+
 fn acquire(
     server: &impl LockServer,
     target: &Target,
@@ -171,6 +182,9 @@ fn acquire(
     }
     let mut again = true;
     loop {
+        if !again {
+            learn_time(server, deadline);
+        }
         let reply = call_in_time(server, !again, deadline, |by| target.acquire(request, by))?;
         let acquired = read(server, read_acquired(server, &reply, request, deadline))?;
 
@@ -224,6 +238,9 @@ fn call_until_in_time<T>(
     // rare call.
     let mut again = true;
     loop {
+        if !again {
+            learn_time(server, deadline);
+        }
         let reply = call_in_time(server, !again, deadline, &request)?;
         match read(server, outcome(&reply.value))? {
             Ok(outcome) => return Ok(outcome),

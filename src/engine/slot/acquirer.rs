@@ -9,7 +9,7 @@ use crate::engine::blocker::Blocker;
 use crate::engine::hold::Hold;
 use crate::engine::slot::entry::Demand;
 use crate::engine::slot::wait_limit::WaitLimit;
-use crate::engine::slot::waiter::EnterRequest;
+use crate::engine::slot::waiter::{EnterRequest, Waiter};
 use crate::protocol::wake_message::GrantMessage;
 
 /// The end of an acquirer's wait without a request.
@@ -194,6 +194,14 @@ impl Acquirer {
     pub(super) fn is_quiet(&self) -> bool {
         !self.cancelled && !self.retry_now && self.heard.grant.is_none() && !self.is_given()
     }
+}
+
+/// A thread that waits behind the acquirer, and for which a request travels with the acquirer's.
+#[derive(Debug)]
+pub(super) struct Companion {
+    pub(super) waiter: Arc<Waiter>,
+    /// The messages about its attempt.
+    pub(super) heard: Heard,
 }
 
 /// An upgrade: its thread holds the lock and waits to become the writer.

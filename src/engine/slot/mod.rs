@@ -320,7 +320,7 @@ impl Slot {
     /// their options.
     pub(crate) fn take_along(&self, options: &LockOptions) -> Vec<(u64, LockOptions)> {
         let identity = self.context.protocol.identity();
-        self.state.lock().take_along(options, || identity.next_attempt())
+        self.state.lock().take_along(options, self.context.now(), || identity.next_attempt())
     }
 
     /// The request of this attempt was granted. Returns whether its thread has the hold.

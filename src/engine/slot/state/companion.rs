@@ -7,8 +7,10 @@
 
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
+use crate::base::time::Moment;
+use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::hold::Hold;
-use crate::engine::slot::acquirer::{Acquirer, Heard};
+use crate::engine::slot::acquirer::{Acquirer, Companion, Heard};
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::engine::slot::waiter::{Admission, Waiter};
@@ -16,24 +18,19 @@ use crate::engine::slot::waiter::{Admission, Waiter};
 /// As many travel along. A pipeline of scripts holds the server up for all its clients.
 const MOST: usize = 31;
 
-/// A thread that waits here, and for which a request is under way.
-#[derive(Debug)]
-pub(super) struct Companion {
-    waiter: Arc<Waiter>,
-    /// The messages about its attempt.
-    pub(super) heard: Heard,
-}
-
 impl SlotState {
     /// The acquirer asks for the first time: returns the attempts that travel along, by number, with their options.
     pub(in crate::engine::slot) fn take_along(
         &mut self,
         options: &LockOptions,
+        now: Moment,
         mut next_number: impl FnMut() -> u64,
     ) -> Vec<(u64, LockOptions)> {
         let is_first = self.acquirer.as_ref().is_some_and(Acquirer::is_asking);
+        // Where nothing was left lately, each of them would be refused, and again with the next acquirer.
+        let was_full = self.last_held_at >= now.before(HEARTBEAT);
         // Readers share one entry already.
-        if !is_first || options.access().is_some() {
+        if !is_first || was_full || options.access().is_some() {
             return Vec::new();
         }
         // Not past a thread that asks for something else: one that needs more would be overtaken.

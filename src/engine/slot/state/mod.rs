@@ -81,12 +81,13 @@ use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::hold::Hold;
 use crate::engine::lease::{Count, Lease};
-use crate::engine::slot::acquirer::{Acquirer, AcquirerPhase, Heard, Received, Standing, Upgrader};
+use crate::engine::slot::acquirer::{
+    Acquirer, AcquirerPhase, Companion, Heard, Received, Standing, Upgrader,
+};
 use crate::engine::slot::attempt::Attempt;
 use crate::engine::slot::door::Door;
 use crate::engine::slot::entry::{Demand, Entry};
 use crate::engine::slot::fairness::Fairness;
-use crate::engine::slot::state::companion::Companion;
 use crate::engine::slot::step::Step;
 use crate::engine::slot::wait_limit::{HELD_FOR, REPLY_GRACE, WaitLimit};
 use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
