@@ -63,7 +63,8 @@ use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::long_wait::{LongWait, Place};
 use crate::engine::slot::{
-    Admission, Attempt, EndedLinger, Paused, REPLY_GRACE, Received, Slot, Standing, WaitLimit,
+    Admission, Attempt, EndedLinger, HELD_FOR, Paused, REPLY_GRACE, Received, Slot, Standing,
+    USUAL_REPLY_TIME, WaitLimit,
 };
 use crate::observe::How;
 use crate::protocol::reply::{AcquireOutcome, AcquireReply, Busy};
@@ -141,6 +142,11 @@ fn acquire_inner(
     // own request then gets `REPLY_GRACE` only, so that the call as a whole stays near one exchange.
     let last_deadline = last_deadline(slot.context(), wait_limit);
     let admission = slot.enter(options, wait_limit, long_wait);
+    // But for one that waited there for longer, as Redis replied to others: its own request gets a usual reply's time.
+    let last_deadline = match wait_limit {
+        WaitLimit::TryOnce => last_deadline.max(slot.context().now().after(USUAL_REPLY_TIME)),
+        WaitLimit::Until(_) => last_deadline,
+    };
     let acquire_loop = |attempt, long_wait| {
         AcquireLoop::new(slot, options, (wait_limit, last_deadline), long_wait, attempt)
     };
@@ -524,9 +530,14 @@ impl<'a> AcquireLoop<'a> {
             && let Err(error) = self.start_listening(mode)
         {
             return if self.time_left().is_none() {
-                // Redis has just replied that the lock is held, and the caller's time was over before the
+                // Redis has replied lately that the lock is held, and the caller's time was over before the
                 // listener was ready. That is no error of Redis.
-                NextAction::GiveUp(Ok(()))
+                let is_recent = |at| self.context.now().since(at) <= HELD_FOR;
+                NextAction::GiveUp(if self.busy_at.is_some_and(is_recent) {
+                    Ok(())
+                } else {
+                    Err(error)
+                })
             } else if error.is_unreachable() {
                 self.retry_in_outage(error)
             } else {

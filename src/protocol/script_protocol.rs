@@ -47,6 +47,46 @@ impl<B: Backend> ScriptProtocol<B> {
         ScriptProtocol(backend)
     }
 
+    /// Tries to take these locks in one pipeline for each server.
+    fn try_all(
+        &self,
+        requests: &[(&Target, AcquireRequest<'_>)],
+        deadline: Moment,
+    ) -> Vec<Result<AcquireReply, Failure>> {
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        // Each by the clock of its own server.
+        let prepare = |(target, request): &(&Target, AcquireRequest<'_>)| {
+            self.0.with_server(target, RoundTrips::One, deadline, |server| {
+                if !server.clock().is_known() {
+                    server.connect(deadline)?;
+                    learn_time(server, deadline);
+                }
+                Ok(target.acquire(request, server.clock().deadline(server.reply_by(deadline))))
+            })
+        };
+        let prepared: Vec<_> = requests.iter().map(prepare).collect();
+        let sent = requests.iter().zip(&prepared);
+        let sent = sent.filter_map(|((target, _), call)| Some((target.key(), call.clone().ok()?)));
+        let (keys, calls): (Vec<_>, Vec<_>) = sent.unzip();
+        let mut replies = self.0.call_many(&keys, &calls, Sending::Once, deadline).into_iter();
+
+        let judge = |((target, request), prepared): (&(&Target, _), Result<Call, Failure>)| {
+            prepared?;
+            let reply = replies.next().unwrap_or_else(|| Err(Failure::silent()))?;
+            let judged = self.0.with_server(target, RoundTrips::One, deadline, |server| {
+                read(server, read_acquired(server, &reply, request, deadline))
+            });
+            // The reply is there. If no server can be found that it could be checked by, it may be a grant.
+            judged.map_err(|failure| match failure.is_unknown() || failure.is_redirect() {
+                true => failure,
+                false => Failure::silent(),
+            })
+        };
+        requests.iter().zip(prepared).map(judge).collect()
+    }
+
     fn at_index(&self, call: Call, sending: Sending, deadline: Moment) -> Result<Reply, Failure> {
         self.at(reserved::INDEX, call, sending, deadline)
     }
@@ -299,41 +339,20 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         requests: &[(&Target, AcquireRequest<'_>)],
         deadline: Moment,
     ) -> Vec<AcquireOutcome> {
-        // Each by the clock of its own server.
-        let prepare = |(target, request): &(&Target, AcquireRequest<'_>)| {
-            self.0.with_server(target, RoundTrips::One, deadline, |server| {
-                let clock = server.clock();
-                if !clock.is_known() {
-                    server.connect(deadline)?;
-                }
-                Ok(target.acquire(request, clock.deadline(server.reply_by(deadline))))
-            })
+        let mut outcomes = self.try_all(requests, deadline);
+        // These did nothing, so what follows is no repetition (rule 31): it has a better deadline, or goes to the node
+        // that has the lock now. Together, as before: one after the other, the last would wait for all of them.
+        let is_late = |outcome: &Result<AcquireReply, Failure>| match outcome {
+            Ok(reply) => *reply == AcquireReply::Late,
+            Err(failure) => failure.is_redirect(),
         };
-        let prepared: Vec<_> = requests.iter().map(prepare).collect();
-        let sent = requests.iter().zip(&prepared);
-        let sent = sent.filter_map(|((target, _), call)| Some((target.key(), call.clone().ok()?)));
-        let (keys, calls): (Vec<_>, Vec<_>) = sent.unzip();
-        let mut replies = self.0.call_many(&keys, &calls, Sending::Once, deadline).into_iter();
-
-        let judge = |((target, request), prepared): (&(&Target, _), Result<Call, Failure>)| {
-            if let Err(failure) = prepared {
-                return AcquireOutcome { outcome: Err(failure), is_spent: false };
-            }
-            let reply = replies.next().unwrap_or_else(|| Err(Failure::silent()));
-            let outcome = reply.and_then(|reply| {
-                self.0.with_server(target, RoundTrips::One, deadline, |server| {
-                    read(server, read_acquired(server, &reply, request, deadline))
-                })
-            });
-            match outcome {
-                // Neither did anything, so what follows is no repetition (rule 31): it goes to the node that
-                // has the lock now, or has a better deadline.
-                Ok(AcquireReply::Late) => self.acquire(target, request, deadline),
-                Err(failure) if failure.is_redirect() => self.acquire(target, request, deadline),
-                outcome => AcquireOutcome { outcome, is_spent: false },
-            }
-        };
-        requests.iter().zip(prepared).map(judge).collect()
+        let late: Vec<usize> = (0..outcomes.len()).filter(|&at| is_late(&outcomes[at])).collect();
+        let again: Vec<_> = late.iter().map(|&at| requests[at]).collect();
+        for (at, outcome) in late.into_iter().zip(self.try_all(&again, deadline)) {
+            outcomes[at] = outcome;
+        }
+        let outcome = |outcome| AcquireOutcome { outcome, is_spent: false };
+        outcomes.into_iter().map(outcome).collect()
     }
 
     fn release_all(

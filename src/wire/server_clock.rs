@@ -208,9 +208,12 @@ impl ServerClock {
     /// Whether the server's time may be that of a reading. If not, the reply belongs to another command, or the server's
     /// clock was set.
     pub(crate) fn agrees(&self, reading: &Reading) -> bool {
-        // No reading means that the server has moved while this request was under way: a request
-        // that is sent without one is always late, and its reply is no bare number.
-        let Some(known) = self.reading() else { return true };
+        let Some(known) = self.reading() else {
+            // Either the server has moved while this request was under way: a request that is sent without a reading is
+            // always late, and its reply is no bare number. Or a fault has dropped the reading, and only a reply to what was
+            // sent since tells the time.
+            return reading.sent >= self.state.lock().faulty;
+        };
         self.agree(&known, reading)
     }
 

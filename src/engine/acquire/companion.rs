@@ -19,7 +19,7 @@ impl AcquireLoop<'_> {
         let target = self.slot.target();
         // In an outage each repetition would leave as many attempts to be removed.
         let companions = match self.outage.is_none() && target.kind().overlaps() {
-            true => self.slot.take_along(self.options),
+            true => self.slot.take_along(self.options, sending.deadline),
             false => Vec::new(),
         };
         if companions.is_empty() {
@@ -43,7 +43,8 @@ impl AcquireLoop<'_> {
         for ((number, attempt), acquired) in attempts.iter().zip(outcomes) {
             self.note_companion(*number, attempt, acquired, sending);
         }
-        self.slot.end_along();
+        let is_silent = own.as_ref().is_none_or(|acquired| acquired.outcome.is_err());
+        self.slot.end_along(is_silent);
         own.unwrap_or(AcquireOutcome { outcome: Err(Failure::silent()), is_spent: false })
     }
 

@@ -243,7 +243,8 @@ impl Slot {
                 return admission;
             }
             let now = self.context.now();
-            let deadline = state.wait_end(waiter, deadline, self.context.bounds.exchange, now);
+            let deadline =
+                state.wait_end(waiter, (since, deadline), self.context.bounds.exchange, now);
             let until = deadline.min(long_wait.due);
             if until == Moment::FAR {
                 // Without an end, and not in slices as the clock would wait: slices are there so that a
@@ -318,9 +319,13 @@ impl Slot {
 
     /// The acquirer asks for the first time: returns the attempts of other threads that travel along, by number, with
     /// their options.
-    pub(crate) fn take_along(&self, options: &LockOptions) -> Vec<(u64, LockOptions)> {
-        let identity = self.context.protocol.identity();
-        self.state.lock().take_along(options, self.context.now(), || identity.next_attempt())
+    pub(crate) fn take_along(
+        &self,
+        options: &LockOptions,
+        deadline: Moment,
+    ) -> Vec<(u64, LockOptions)> {
+        let (identity, now) = (self.context.protocol.identity(), self.context.now());
+        self.state.lock().take_along(options, now, deadline, || identity.next_attempt())
     }
 
     /// The request of this attempt was granted. Returns whether its thread has the hold.
@@ -333,9 +338,9 @@ impl Slot {
         self.transition(|state, step| state.granted_along(hold, number, waiters, step))
     }
 
-    /// No other thread's attempt travels along any more.
-    pub(crate) fn end_along(&self) {
-        self.state.lock().end_along();
+    /// No other thread's attempt travels along any more. `is_silent` says that the request had no reply.
+    pub(crate) fn end_along(&self, is_silent: bool) {
+        self.state.lock().end_along(is_silent, self.context.now());
     }
 
     /// The acquirer gives up, and the next thread acquires. An attempt that this thread cannot use goes to

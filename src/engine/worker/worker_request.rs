@@ -24,8 +24,8 @@ const REFUSED_RETRY: Duration = Duration::from_millis(100);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// The moment of the repetition is rounded down to ticks, of which a pause has between 4 and 8.
 const TICKS_PER_PAUSE: u64 = 8;
-/// The time to live of a request that only shows a count. No script shortens a lease, so the lease stays
-/// as it is.
+/// The least time to live of a request that only shows a count or asks about a lease. No script shortens a lease, so the
+/// lease stays as it is.
 const MIN_RENEWAL: Duration = Duration::from_millis(1);
 
 /// One request of a pipeline.
@@ -63,7 +63,13 @@ impl WorkerRequest {
                 let (ttl, count) = (lease.ttl(), || lease.count.show());
                 let command = match *need {
                     LeaseNeed::Renew => LeaseCommand::Renew { ttl, count: count() },
-                    LeaseNeed::Show => LeaseCommand::Renew { ttl: MIN_RENEWAL, count: count() },
+                    LeaseNeed::Show => {
+                        // One in doubt may end earlier there than its holder believes, as after a step of the server's
+                        // clock. It is made as long as that, and no longer.
+                        let left = lease.valid_until().since(lease.now());
+                        let ttl = if lease.is_doubted() { left } else { Duration::ZERO };
+                        LeaseCommand::Renew { ttl: ttl.max(MIN_RENEWAL), count: count() }
+                    }
                     LeaseNeed::Change(Change { number, access, .. }) => {
                         LeaseCommand::Change { ttl, number, to: access }
                     }

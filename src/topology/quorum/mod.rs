@@ -318,9 +318,9 @@ impl Protocol for Quorum {
         deadline: Moment,
     ) -> Result<bool, Failure> {
         let limit = self.limit(deadline);
-        self.connect_missing(limit);
         let (mut again, mut had, mut open) = (true, false, false);
         loop {
+            self.connect_missing(limit);
             // A server whose time is not known is left out. Without a deadline, a delayed force
             // could evict the holder long after the caller has got an error and given up.
             let call = |node: &Arc<Node>| {

@@ -60,11 +60,12 @@ impl Quorum {
         // almost no time still gets one short attempt, and so does `try_lock` at its deadline.
         let soonest = self.clock.now().after(ATTEMPT);
         let limit = self.limit(deadline.before(RESERVE).max(soonest));
-        self.connect_missing(limit);
         let need = self.rules.need;
         let mut floor = 0;
         let mut rounds = 1;
         let round = loop {
+            // In each round: a server whose clock was set has shown that in the round before.
+            self.connect_missing(limit);
             let round = match self.round(target, request, floor, limit) {
                 Ok(round) => round,
                 Err(failure) => break Err(failure),

@@ -11,9 +11,9 @@ use crate::base::time::Moment;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::hold::Hold;
 use crate::engine::slot::acquirer::{Acquirer, Companion, Heard};
-use crate::engine::slot::state::SlotState;
+use crate::engine::slot::state::{SlotState, USUAL_REPLY_TIME};
 use crate::engine::slot::step::Step;
-use crate::engine::slot::waiter::{Admission, Waiter};
+use crate::engine::slot::waiter::{Admission, EnterRequest, Waiter};
 
 /// As many travel along. A pipeline of scripts holds the server up for all its clients.
 const MOST: usize = 31;
@@ -24,17 +24,27 @@ impl SlotState {
         &mut self,
         options: &LockOptions,
         now: Moment,
+        deadline: Moment,
         mut next_number: impl FnMut() -> u64,
     ) -> Vec<(u64, LockOptions)> {
+        self.companions.clear();
         let is_first = self.acquirer.as_ref().is_some_and(Acquirer::is_asking);
-        // Where nothing was left lately, each of them would be refused, and again with the next acquirer.
-        let was_full = self.last_held_at >= now.before(HEARTBEAT);
+        // Where nothing was left lately each of them would be refused, and where Redis was silent each would have to be
+        // removed, and again with the next acquirer.
+        let was_in_vain = self.last_held_at.max(self.silent_at) >= now.before(HEARTBEAT);
         // Readers share one entry already.
-        if !is_first || was_full || options.access().is_some() {
+        if !is_first || was_in_vain || options.access().is_some() {
             return Vec::new();
         }
         // Not past a thread that asks for something else: one that needs more would be overtaken.
-        let is_alike = |waiter: &&Arc<Waiter>| waiter.request.options.requests_same_as(options);
+        // A request that has less time than a reply may take is for those alone who wait no longer.
+        let is_brief = deadline.since(now) < USUAL_REPLY_TIME;
+        let fits = |request: &EnterRequest| {
+            !is_brief || request.wait_limit.end().is_some_and(|end| end <= deadline)
+        };
+        let is_alike = |waiter: &&Arc<Waiter>| {
+            waiter.request.options.requests_same_as(options) && fits(&waiter.request)
+        };
         for waiter in self.queue.iter().take_while(is_alike).take(MOST) {
             let heard = Heard { number: next_number(), ..Heard::default() };
             self.companions.push(Companion { waiter: Arc::clone(waiter), heard });
@@ -65,9 +75,12 @@ impl SlotState {
         true
     }
 
-    /// None travels along any more.
-    pub(in crate::engine::slot) fn end_along(&mut self) {
+    /// None travels along any more. `is_silent` says that the request had no reply.
+    pub(in crate::engine::slot) fn end_along(&mut self, is_silent: bool, now: Moment) {
         self.companions.clear();
+        if is_silent {
+            self.silent_at = now;
+        }
     }
 
     /// The messages about an attempt whose grant is not known yet.

@@ -125,8 +125,11 @@ pub(super) struct SlotState {
     door: Door,
     /// When the lock was last known to be held: by a reply to the acquirer, or by a thread here.
     last_held_at: Moment,
-    /// When Redis last replied to a thread here.
+    /// When a thread here last gave a lock up that only one may have.
+    given_up_at: Moment,
+    /// When Redis last replied to a thread here, and when it last did not.
     replied_at: Moment,
+    silent_at: Moment,
     pub(super) fairness: Fairness,
     /// When the worker announces the slot; [`Moment::FAR`] while it is not in use.
     announce_at: Moment,
@@ -145,7 +148,9 @@ impl SlotState {
             companions: Vec::new(),
             door: Door::SHUT,
             last_held_at: Moment::PAST,
+            given_up_at: Moment::PAST,
             replied_at: Moment::PAST,
+            silent_at: Moment::PAST,
             fairness: Fairness::default(),
             announce_at: Moment::FAR,
             slot_due: Moment::FAR,
@@ -322,7 +327,7 @@ impl SlotState {
             Some(acquirer) => acquirer.asked_at(),
             None => releasing(),
         };
-        if !self.is_known_to_be_held(now) {
+        if !self.is_known_to_be_held(since, now) {
             // However short the wait was: `None` would say that somebody has the lock, which nobody has said.
             return Some(now.since(asked_at.map_or(since, |asked_at| asked_at.min(since))));
         }
@@ -340,20 +345,22 @@ impl SlotState {
     pub(super) fn wait_end(
         &self,
         waiter: &Waiter,
-        deadline: Moment,
+        (since, deadline): (Moment, Moment),
         exchange: Duration,
         now: Moment,
     ) -> Moment {
         match waiter.request.wait_limit {
             WaitLimit::TryOnce => deadline.max(self.replied_at.after(exchange)),
-            WaitLimit::Until(_) if self.is_known_to_be_held(now) => deadline,
+            WaitLimit::Until(_) if self.is_known_to_be_held(since, now) => deadline,
             WaitLimit::Until(_) => deadline.after(REPLY_GRACE),
         }
     }
 
-    /// Whether somebody has said lately that the lock is held: a reply, or a thread here that has it.
-    pub(super) fn is_known_to_be_held(&self, now: Moment) -> bool {
-        self.acquirer.is_none() || self.last_held_at >= now.before(HELD_FOR)
+    /// Whether somebody has said lately that the lock is held: a reply, or a thread here that has it, or has had it while
+    /// another waited since `since`.
+    fn is_known_to_be_held(&self, since: Moment, now: Moment) -> bool {
+        let had = Some(self.given_up_at).filter(|&at| at >= since).unwrap_or(Moment::PAST);
+        self.acquirer.is_none() || self.last_held_at.max(had) >= now.before(HELD_FOR)
     }
 
     /// The acquirer begins another attempt: messages for the earlier one no longer count.
@@ -584,7 +591,7 @@ impl SlotState {
         // A thread here had the lock until now. To the threads in the queue that is as good as a reply of
         // Redis, unless there may have been enough for them besides.
         if !self.overlaps {
-            self.last_held_at = step.now;
+            self.given_up_at = step.now;
         }
         self.admit_next(step);
     }

@@ -61,10 +61,16 @@ pub(crate) fn reply(
                 other => return Err(format!("no reply: {other}").into()),
             }
         }
-        (Operation::Renew, Value::Int(1)) => "it is yours".to_owned(),
+        // Behind it comes the server's time, which is no part of the story.
+        (Operation::Renew, Value::Array(values)) => match values.first() {
+            Some(Value::Int(1)) => "it is yours".to_owned(),
+            Some(Value::Int(0)) => "nobody has it".to_owned(),
+            Some(Value::Int(-1)) => "another has it".to_owned(),
+            other => return Err(format!("no reply: {other:?}").into()),
+        },
         (Operation::Release, Value::Int(1)) => "released".to_owned(),
-        (Operation::Renew | Operation::Release, Value::Int(0)) => "nobody has it".to_owned(),
-        (Operation::Renew | Operation::Release, Value::Int(-1)) => "another has it".to_owned(),
+        (Operation::Release, Value::Int(0)) => "nobody has it".to_owned(),
+        (Operation::Release, Value::Int(-1)) => "another has it".to_owned(),
         (Operation::Acquire | Operation::Beat | Operation::Renew | Operation::Release, other) => {
             return Err(format!("no reply: {other:?}").into());
         }
