@@ -86,7 +86,8 @@ pub(crate) fn paused() -> Result<Sequence> {
         "A waiter that pauses is skipped and keeps its place",
         "B waits and sends a heartbeat. Its network stops for four seconds, so the release of A skips it and \
          gives the lock to C. B keeps its place with the sign reversed, asks again when its network is back, \
-         and has the lock after C.",
+         and has the lock after C. The server's clock is set forward in place of the four seconds. A client that notices \
+         that believes no message for a while, and asks once more.",
     )
 }
 
@@ -110,7 +111,8 @@ pub(crate) fn sweep() -> Result<Sequence> {
     stage.finish(
         "A waiter that does not come back is swept out of the queue",
         "B's network stops while it waits. C stands behind it. A heartbeat of C, six seconds after B counted as dead, \
-         removes B from the queue and the beats.",
+         removes B from the queue and the beats. The server's clock is set forward in place of the seconds, which A \
+         notices: it asks once about its lease.",
     )
 }
 
