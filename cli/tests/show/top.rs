@@ -83,7 +83,10 @@ fn thousand_locks_and_200_waiters_are_sorted_by_what_blocks() {
         let inspected = || proxy.tally(Direction::Request, Operation::Inspect).seen;
         let start = Instant::now();
         let terminal = top(&server, &[], &[("REDIS_URL", &proxy.url())]);
-        let screen = row(&terminal, 1, "lock:777");
+        // It is written line by line.
+        let screen = terminal.until("the whole screen", |lines| {
+            lines[2].starts_with("lock:777") && lines[22].starts_with("lock:777 is blocked by ")
+        });
         assert!(
             screen[0].starts_with("leasehold top: 1000 locks, 200 wait; by blocking"),
             "{screen:#?}"
