@@ -248,7 +248,9 @@ fn wait_that_ends_before_its_thread_could_ask_is_a_timeout() {
     let client = listening(&server);
     let gpus = client.semaphore("gpu", 200).unwrap();
     let way = Duration::from_millis(20);
-    server.link(&client).delay_answers(1_000, way);
+    let link = server.link(&client);
+    link.delay_answers(1_000, way);
+    let before = link.exchanges();
     let (sender, outcome) = unbounded();
     let engine = client.engine();
     let waiting = || engine.table().all().iter().map(|slot| slot.waiters()).sum::<usize>();
@@ -265,6 +267,7 @@ fn wait_that_ends_before_its_thread_could_ask_is_a_timeout() {
         .unwrap();
         until(|| waiting() > number as usize);
     }
+    until(|| link.exchanges() > before);
     server.advance(way * 3);
     let error = outcome.recv_timeout(SOON).unwrap().unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("other threads"), "{error}");
@@ -279,6 +282,7 @@ fn permit_of_a_thread_that_left_is_given_back() {
     let gpus = client.semaphore("gpu", 200).unwrap();
     let link = server.link(&client);
     link.delay_answers(2, SECOND / 10);
+    let before = link.exchanges();
     let (sender, outcome) = unbounded();
     let engine = client.engine();
     let waiting = || engine.table().all().iter().map(|slot| slot.waiters()).sum::<usize>();
@@ -295,6 +299,7 @@ fn permit_of_a_thread_that_left_is_given_back() {
         .unwrap();
         until(|| waiting() > number);
     }
+    until(|| link.exchanges() > before);
     server.advance(Duration::from_millis(190));
     assert!(outcome.recv_timeout(SOON).unwrap().unwrap_err().is_timeout());
     assert_eq!(link.faults(), 2, "its request is under way");
