@@ -199,6 +199,11 @@ fn no_reply_makes_a_waiter_ask_within_ten_milliseconds() {
     }
 }
 
+/// How many threads of a client wait for its locks.
+fn waiting(client: &LockClient) -> usize {
+    client.engine().table().all().iter().map(|slot| slot.waiters()).sum()
+}
+
 /// N of them would else take N round trips.
 #[test]
 fn threads_that_come_together_share_round_trips() {
@@ -222,9 +227,7 @@ fn threads_that_come_together_share_round_trips() {
             .unwrap();
         }
         // The first asks, and the others wait for it.
-        let engine = client.engine();
-        let waiting = || engine.table().all().iter().map(|slot| slot.waiters()).sum::<usize>();
-        until(|| waiting() >= threads - 1);
+        until(|| waiting(&client) >= threads - 1);
         let mut permits = Vec::new();
         until(|| {
             server.advance(Duration::from_millis(way));
@@ -252,8 +255,6 @@ fn wait_that_ends_before_its_thread_could_ask_is_a_timeout() {
     link.delay_answers(1_000, way);
     let before = link.exchanges();
     let (sender, outcome) = unbounded();
-    let engine = client.engine();
-    let waiting = || engine.table().all().iter().map(|slot| slot.waiters()).sum::<usize>();
     // None asks for the same as the one before it, so each takes a round trip of its own.
     for number in 0..6 {
         let (gpus, sender) = (gpus.clone(), sender.clone());
@@ -265,7 +266,7 @@ fn wait_that_ends_before_its_thread_could_ask_is_a_timeout() {
             }
         })
         .unwrap();
-        until(|| waiting() > number as usize);
+        until(|| waiting(&client) > number as usize);
     }
     until(|| link.exchanges() > before);
     server.advance(way * 3);
@@ -284,8 +285,6 @@ fn permit_of_a_thread_that_left_is_given_back() {
     link.delay_answers(2, SECOND / 10);
     let before = link.exchanges();
     let (sender, outcome) = unbounded();
-    let engine = client.engine();
-    let waiting = || engine.table().all().iter().map(|slot| slot.waiters()).sum::<usize>();
     for number in 0..3 {
         let (gpus, sender) = (gpus.clone(), sender.clone());
         spawn("taker", move || {
@@ -297,7 +296,7 @@ fn permit_of_a_thread_that_left_is_given_back() {
             }
         })
         .unwrap();
-        until(|| waiting() > number);
+        until(|| waiting(&client) > number);
     }
     until(|| link.exchanges() > before);
     server.advance(Duration::from_millis(190));
