@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::redis::{self, ConnectionAddr, IntoConnectionInfo as _};
+use leasehold::redis::{self, ConnectionAddr};
 use leasehold::{Certificates, LockClient, LockClientBuilder};
 
 use crate::duration::parse_duration;
 use crate::failure::Failure;
-use crate::status;
-use crate::url::with_password;
+use crate::url::{self, with_password};
 
 /// How long an outage of Redis may last that the command rides out, as for a wait of the library.
 pub(crate) const OUTAGE: Duration = Duration::from_secs(10);
@@ -46,33 +45,33 @@ pub(crate) enum Source {
 #[derive(Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
-    /// The server: `redis://`, `rediss://` or `unix://`; default the variable LEASEHOLD_URL, then REDIS_URL, then
-    /// redis://127.0.0.1:6379.
+    /// The server: redis://[USER[:PASSWORD]@]HOST[:PORT], rediss:// for TLS, or unix://PATH; default the variable
+    /// LEASEHOLD_URL, then REDIS_URL, then redis://127.0.0.1:6379.
     ///
-    /// All users of this machine can see a password that is given here. Put it into LEASEHOLD_URL or a file, or have it
-    /// asked for.
+    /// All users of this machine can see a password that is given here. Put it in LEASEHOLD_URL or in a file, or use
+    /// --ask-password.
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
-    /// A file whose first line is the URL; `-` for the standard input.
+    /// A file whose first line is the URL; `-` is the standard input.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     url_file: Option<PathBuf>,
-    /// Ask for the password at the terminal, and show nothing of it.
+    /// Ask for the password at the terminal, without showing it.
     #[arg(long, global = true)]
     ask_password: bool,
-    /// A file whose first line is the password, for a URL without one.
+    /// A file whose first line is the password; the URL then has none, as in redis://USER@HOST.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "ask_password")]
     password_file: Option<PathBuf>,
-    /// A sentinel; the host of the URL is then the name of the master. Repeat it for each sentinel.
+    /// A sentinel; the host in --url is then the name of the master. Repeat it for each sentinel.
     #[arg(long = "sentinel", global = true, value_name = "URL", conflicts_with = "cluster")]
     sentinels: Vec<String>,
     /// The server is a node of a Redis Cluster.
     #[arg(long, global = true)]
     cluster: bool,
-    /// Another node of the cluster, where the first may be down. Repeat it for each node.
+    /// Another node of the cluster, in case the first is down. Repeat it for each node.
     #[arg(long = "node", global = true, value_name = "URL", requires = "cluster")]
     nodes: Vec<String>,
-    /// Connect to REACHED if sentinels or nodes announce ANNOUNCED, for example behind a NAT. Repeat it for each
-    /// server.
+    /// Connect to REACHED where sentinels or nodes announce ANNOUNCED, each a HOST:PORT, for example behind a NAT. Repeat it
+    /// for each server.
     #[arg(long = "map-address", global = true, value_name = "ANNOUNCED=REACHED", value_parser = parse_mapping)]
     mappings: Vec<Mapping>,
     /// The CA certificates to trust, in PEM; default those of the machine. This file and those of
@@ -82,11 +81,11 @@ pub(crate) struct ConnectionArguments {
     /// The certificate of this client with its chain, in PEM.
     #[arg(long, global = true, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// The key to that certificate, in PEM.
+    /// The key of that certificate, in PEM.
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// How long a connection attempt and each command may take; default 3s. For a command of `run` with a lease below
-    /// 30s it is a tenth of the lease, but at least 500ms.
+    /// How long a connection attempt and each command to the server may take; default 3s. For a command of `run` with a
+    /// lease below 30s it is a tenth of the lease, but at least 500ms.
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Duration>,
     /// The largest difference between the clocks of servers that can take over each other's locks; default 500ms with
@@ -159,12 +158,11 @@ impl ConnectionArguments {
     ) -> Result<LockClient, Failure> {
         let (host, port) = reached(&self.mappings, &host, port);
         let wrong = |error: redis::RedisError| Failure::usage(error.to_string());
-        let info = url.into_connection_info().map_err(wrong)?;
-        let address = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
+        let (info, is_secure) = url::read(url).map_err(wrong)?;
+        let address = if is_secure {
+            ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+        } else {
+            ConnectionAddr::Tcp(host, port)
         };
         let builder = self.equip(LockClient::builder_with_info(info.set_addr(address)))?;
         Ok(builder.announce(false).build()?)
@@ -212,7 +210,9 @@ impl ConnectionArguments {
             Some(file) => first_line(file, "password")?,
             None if self.ask_password => {
                 rpassword::prompt_password("Password: ").map_err(|error| {
-                    Failure::new(status::USAGE, format!("cannot ask for the password: {error}"))
+                    Failure::usage(format!(
+                        "cannot ask for the password at a terminal ({error}): use --password-file"
+                    ))
                 })?
             }
             None => return Ok(FoundUrl { url, source }),
@@ -276,7 +276,7 @@ fn first_line(file: &Path, what: &str) -> Result<String, Failure> {
         .map_err(|_| Failure::usage(format!("{} is not UTF-8", file.display())))?;
     match text.lines().next() {
         Some(line) if !line.trim().is_empty() => Ok(line.to_owned()),
-        _ => Err(Failure::usage(format!("{} has no {what}", file.display()))),
+        _ => Err(Failure::usage(format!("the first line of {} has no {what}", file.display()))),
     }
 }
 

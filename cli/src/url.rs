@@ -1,4 +1,23 @@
-//! A password that was typed becomes part of a URL.
+//! URLs of servers: a password becomes part of one, and what another one says is read.
+
+use leasehold::redis::{ConnectionInfo, IntoConnectionInfo as _, RedisError};
+
+/// What the URL says, and whether it asks for TLS. The driver here cannot do TLS, and would refuse a URL that asks for it.
+pub(crate) fn read(url: &str) -> Result<(ConnectionInfo, bool), RedisError> {
+    let secure = [("rediss://", "redis://"), ("valkeys://", "valkey://")];
+    let plain = secure.iter().find_map(|(from, to)| Some((to, url.strip_prefix(from)?)));
+    match plain {
+        Some((scheme, rest)) => Ok((format!("{scheme}{rest}").into_connection_info()?, true)),
+        None => Ok((url.into_connection_info()?, false)),
+    }
+}
+
+/// The user that this URL names; one that names none is for the default user.
+pub(crate) fn user(url: &str) -> String {
+    let info = read(url).ok();
+    let user = info.and_then(|(info, _)| info.redis_settings().username().map(str::to_owned));
+    user.unwrap_or_else(|| "default".to_owned())
+}
 
 /// The URL with this password, in place of one that it may have.
 pub(crate) fn with_password(url: &str, password: &str) -> String {
@@ -30,6 +49,20 @@ fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_is_that_of_the_url() {
+        for (url, name) in [
+            ("redis://a", "default"),
+            ("redis://:secret@a", "default"),
+            ("rediss://locks:secret@a:6380/1", "locks"),
+            ("valkeys://locks:secret@a", "locks"),
+            ("redis://lo%40cks:secret@a", "lo@cks"),
+            ("unix:///socket?user=locks&pass=secret", "locks"),
+        ] {
+            assert_eq!(user(url), name, "{url}");
+        }
+    }
 
     #[test]
     fn password_takes_its_place_in_every_form_of_url() {

@@ -171,6 +171,9 @@ fn missing_persistence_is_a_warning() {
     let ran = run(&server, ["doctor", "--json", "--accept", "persistence"]).ends(0);
     finding(&ran, "persistence", "accepted");
     run(&server, ["doctor", "--json", "--accept", "memory"]).ends(1);
+    // A slip is not taken for a check without warnings.
+    let slip = run(&server, ["doctor", "--json", "--accept", "persistance"]).ends(64);
+    assert!(slip.stderr.contains("persistence"), "{slip:?}");
     ask::<()>(&server, &["CONFIG", "SET", "save", "60 1"]);
     let ran = run(&server, ["doctor", "--json"]).ends(1);
     says(&finding(&ran, "persistence", "warning"), "seen", "snapshots alone");
@@ -197,6 +200,15 @@ fn denied_scripts_are_a_fault() {
     let ran = doctor("EVAL is denied", &user(&server, "locks", &rule), &[]).ends(2);
     assert_eq!(bad(&ran), ["Lua", "lock"]);
     says(&finding(&ran, "Lua", "fault"), "mend", "ACL SETUSER locks +eval +evalsha");
+}
+
+/// Even where the server does not say who the user is.
+#[test]
+fn rule_to_add_names_the_user_of_the_url() {
+    let server = sound();
+    let rule = ["~*", "&*", "+@all", "-time"].map(str::to_owned);
+    let ran = doctor("TIME is denied", &user(&server, "locks", &rule), &[]).ends(2);
+    says(&finding(&ran, "permissions", "fault"), "mend", "ACL SETUSER locks +time");
 }
 
 /// The rule of the guide is enough, and for each word that is left out the doctor names just that word.
@@ -497,6 +509,30 @@ fn server_over_tls_is_examined_as_any_other() {
     let url = format!("rediss://{}", terminator.address());
     let ran = doctor("over TLS", &url, &["--ca", ca.to_str().unwrap()]).ends(0);
     assert_eq!(bad(&ran), [""; 0]);
+}
+
+/// Replicas are asked in the same way as the server.
+#[test]
+fn clocks_are_compared_over_tls() {
+    let (server, replica) = (sound(), sound());
+    let authority = Authority::new("ours");
+    let terminator = |server: &Server| {
+        Terminator::start(server.socket(), &authority.sign("127.0.0.1"), None).unwrap()
+    };
+    let (first, second) = (terminator(&server), terminator(&replica));
+    let port = second.address().port();
+    ask::<()>(&replica, &["CONFIG", "SET", "replica-announce-port", &port.to_string()]);
+    let master = server.addr();
+    ask::<()>(&replica, &["REPLICAOF", &master.ip().to_string(), &master.port().to_string()]);
+    let announced = format!("port={port},state=online");
+    until("the replica is there", || {
+        ask::<String>(&server, &["INFO", "replication"]).contains(&announced)
+    });
+    let ca = server.directory().join("ca");
+    std::fs::write(&ca, authority.pem()).unwrap();
+    let url = format!("rediss://{}", first.address());
+    let ran = doctor("clocks over TLS", &url, &["--ca", ca.to_str().unwrap()]);
+    says(&finding(&ran, "clocks", "ok"), "seen", "those of 2 servers differ by 0.");
 }
 
 #[test]

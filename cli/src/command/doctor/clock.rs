@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::{LockClient, redis};
 
+use super::check::Check;
 use super::finding::Finding;
 use super::node;
 use super::probe::Probe;
@@ -31,7 +32,9 @@ struct Sample {
 pub(super) fn check(probe: &Probe<'_>) -> Vec<Finding> {
     match samples(probe) {
         Ok(samples) => vec![round_trip(&samples), offset(samples[0])],
-        Err(why) => vec![Finding::unknown("round trip", &why), Finding::unknown("clock", why)],
+        Err(why) => {
+            vec![Finding::unknown(Check::RoundTrip, &why), Finding::unknown(Check::Clock, why)]
+        }
     }
 }
 
@@ -58,9 +61,9 @@ fn round_trip(samples: &[Sample]) -> Finding {
     let seen =
         format!("{median:.1?} is the median of {}, {slowest:.1?} the slowest", samples.len());
     if median < SLOW {
-        return Finding::fine("round trip", seen);
+        return Finding::fine(Check::RoundTrip, seen);
     }
-    Finding::warning("round trip", seen)
+    Finding::warning(Check::RoundTrip, seen)
         .so(format!(
             "a lock and its release take {} at least; leases must be ten times as long as a slow reply",
             short(median * 2)
@@ -76,9 +79,9 @@ fn offset(best: Sample) -> Finding {
         best.offset.abs()
     );
     if best.offset.abs() - error < FAR {
-        return Finding::fine("clock", seen);
+        return Finding::fine(Check::Clock, seen);
     }
-    Finding::warning("clock", seen)
+    Finding::warning(Check::Clock, seen)
         .so("periods begin by the server's clock. If it is set while locks are held, leases end early or late \
              there, and tokens may repeat")
         .mend("let NTP set both clocks, slowly (slew)")
@@ -92,7 +95,7 @@ pub(super) fn compare(
     open: impl Fn((String, u16)) -> Result<LockClient, Failure>,
     bound: Duration,
 ) -> Vec<Finding> {
-    const CHECK: &str = "clocks";
+    const CHECK: Check = Check::Clocks;
     let others = match node::others(first, is_cluster) {
         Ok(others) => others,
         Err(why) => return vec![Finding::unknown(CHECK, why)],
@@ -121,7 +124,7 @@ pub(super) fn compare(
 }
 
 /// Compares the two clocks that are the farthest apart. `None` if fewer than two are known.
-fn apart(check: &'static str, known: &[(String, Sample)], bound: Duration) -> Option<Finding> {
+fn apart(check: Check, known: &[(String, Sample)], bound: Duration) -> Option<Finding> {
     let order = |one: &&(String, Sample), other: &&(String, Sample)| {
         one.1.offset.total_cmp(&other.1.offset)
     };
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn clocks_that_are_surely_farther_apart_than_allowed_are_a_warning() {
-        let judge = |known: &[(String, Sample)]| apart("clocks", known, USUAL_SKEW);
+        let judge = |known: &[(String, Sample)]| apart(Check::Clocks, known, USUAL_SKEW);
         assert!(judge(&[]).is_none() && judge(&[at(9.0)]).is_none());
         // Each offset is exact to 10 ms.
         for (clocks, level) in [

@@ -1,23 +1,24 @@
 //! What outlives a restart and a fail-over.
 
+use super::check::Check;
 use super::finding::Finding;
 use super::probe::{Info, Probe};
 
 pub(super) fn check(probe: &Probe<'_>) -> Vec<Finding> {
     let (persistence, writes) = match probe.info("persistence") {
         Ok(info) => (persistence(probe, &info), writes(probe, &info)),
-        Err(why) => (Finding::unknown("persistence", why), None),
+        Err(why) => (Finding::unknown(Check::Persistence, why), None),
     };
     let replicas = match probe.info("replication") {
         Ok(info) => replicas(probe, &info),
-        Err(why) => Finding::unknown("replicas", why),
+        Err(why) => Finding::unknown(Check::Replicas, why),
     };
     [Some(persistence), writes, Some(replicas)].into_iter().flatten().collect()
 }
 
 /// Whether a snapshot that fails stops all writes, which is the default of servers that make snapshots.
 fn writes(probe: &Probe<'_>, info: &Info) -> Option<Finding> {
-    const CHECK: &str = "writes";
+    const CHECK: Check = Check::Writes;
     const MEND: &str = "make room on the disk and look into the server's log; \
                         CONFIG SET stop-writes-on-bgsave-error no lets locks go on without snapshots";
     let stops = probe.config("stop-writes-on-bgsave-error").ok()? == "yes";
@@ -36,7 +37,7 @@ fn writes(probe: &Probe<'_>, info: &Info) -> Option<Finding> {
 }
 
 fn persistence(probe: &Probe<'_>, info: &Info) -> Finding {
-    const CHECK: &str = "persistence";
+    const CHECK: Check = Check::Persistence;
     const MEND: &str = "CONFIG SET appendonly yes, and appendfsync always if a crash of the machine may lose \
                         nothing; or fencing tokens that the resource checks";
     if info.number("aof_enabled") == Some(1) {
@@ -62,7 +63,7 @@ fn persistence(probe: &Probe<'_>, info: &Info) -> Finding {
 }
 
 fn replicas(probe: &Probe<'_>, info: &Info) -> Finding {
-    const CHECK: &str = "replicas";
+    const CHECK: Check = Check::Replicas;
     if info.text("role") == Some("slave") {
         let host = info.text("master_host").unwrap_or("?");
         let port = info.text("master_port").unwrap_or("?");

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::check::Check;
 use super::rule;
 
 /// How bad it is; the last is the worst.
@@ -43,7 +44,7 @@ impl Level {
 /// What holds on a server, what that means for a lock, and how to mend it.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    pub(super) check: &'static str,
+    pub(super) check: Check,
     pub(super) level: Level,
     pub(super) seen: String,
     /// Empty where there is none.
@@ -54,7 +55,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn fine(check: &'static str, seen: impl Into<String>) -> Finding {
+    pub(super) fn fine(check: Check, seen: impl Into<String>) -> Finding {
         Finding {
             check,
             level: Level::Fine,
@@ -66,7 +67,7 @@ impl Finding {
     }
 
     /// `why` is the refusal of a server, or another text.
-    pub(super) fn unknown(check: &'static str, why: impl fmt::Display) -> Finding {
+    pub(super) fn unknown(check: Check, why: impl fmt::Display) -> Finding {
         let why = why.to_string();
         let why = match rule::missing(&why) {
             Some(rule) => format!("this user lacks {rule}"),
@@ -78,17 +79,17 @@ impl Finding {
         }
     }
 
-    pub(super) fn warning(check: &'static str, seen: impl Into<String>) -> Finding {
+    pub(super) fn warning(check: Check, seen: impl Into<String>) -> Finding {
         Finding { level: Level::Warning, ..Finding::fine(check, seen) }
     }
 
-    pub(super) fn fault(check: &'static str, seen: impl Into<String>) -> Finding {
+    pub(super) fn fault(check: Check, seen: impl Into<String>) -> Finding {
         Finding { level: Level::Fault, ..Finding::fine(check, seen) }
     }
 
     /// Makes a warning of an accepted check count no more.
-    pub(super) fn accept(&mut self, accepted: &[String]) {
-        if self.level == Level::Warning && accepted.iter().any(|check| check == self.check) {
+    pub(super) fn accept(&mut self, accepted: &[Check]) {
+        if self.level == Level::Warning && accepted.contains(&self.check) {
             self.level = Level::Accepted;
         }
     }
@@ -106,7 +107,7 @@ impl Finding {
     pub(super) fn json(&self) -> Value {
         let or_null = |text: &String| (!text.is_empty()).then(|| text.clone());
         json!({
-            "check": self.check,
+            "check": self.check.word(),
             "server": self.server,
             "level": self.level.word(),
             "seen": self.seen,

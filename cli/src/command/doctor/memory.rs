@@ -1,10 +1,11 @@
 //! Whether the server may evict locks.
 
+use super::check::Check;
 use super::finding::Finding;
 use super::probe::Probe;
 
 pub(super) fn check(probe: &Probe<'_>) -> Finding {
-    const CHECK: &str = "memory";
+    const CHECK: Check = Check::Memory;
     let info = match probe.info("memory") {
         Ok(info) => info,
         Err(why) => return Finding::unknown(CHECK, why),

@@ -2,12 +2,14 @@
 //!
 //! | module | its part |
 //! | --- | --- |
+//! | `check` | what a line is about |
 //! | `finding` | what a line says, and the worst of them |
 //! | `probe` | questions to one server, each of which may be denied |
 //! | `node` | the servers that have locks: one, or the masters of a cluster; and those that may have them next |
 //! | `clock`, `server`, `memory`, `durability`, `trial` | the checks, by what they are about |
 //! | `permission`, `rule` | what the user may do, and the rule to add |
 
+mod check;
 mod clock;
 mod durability;
 mod finding;
@@ -30,15 +32,16 @@ use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
 use crate::name::{self, NameArgument};
 use crate::report::json;
+use check::Check;
 use finding::{Finding, Level};
 use node::Node;
 use probe::Probe;
 use rule::Use;
 
-/// Say what holds on this server: what locks need, what that means, and how to mend it.
+/// Check whether this server is fit for locks, and say how to mend what is not.
 ///
-/// The exit status is 0 if all is well, 1 with a warning, 2 with a fault: then a lock cannot be had there. What
-/// is not known counts as neither.
+/// The exit status is 0 if all is well, 1 with a warning, and 2 with a fault: then no lock can be had, or no wait for one.
+/// What the user may not ask is unknown, and counts as neither.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
     /// A name like those of your locks, where the user may use some names only. A lock of this name is taken and
@@ -48,9 +51,9 @@ pub(crate) struct DoctorArguments {
     /// What the user needs permissions for: kinds of lock, or `once` for the jobs of `run --once-per`. Repeat it for each.
     #[arg(long = "kind", default_value = "mutex")]
     uses: Vec<Use>,
-    /// Do not count the warnings of this check, whose name is in the second column. Repeat it for each.
+    /// Do not count the warnings of this check, as the second column names it. Repeat it for each.
     #[arg(long = "accept", value_name = "CHECK")]
-    accepted: Vec<String>,
+    accepted: Vec<Check>,
 }
 
 impl DoctorArguments {
@@ -78,6 +81,7 @@ impl DoctorArguments {
         let url = connection.whole_url()?.url;
         let client = connection.builder_for(&url)?.announce(false).build()?;
         let name = name::bytes(&self.name);
+        let user = crate::url::user(&url);
         let first = reachable(&client, name, connection.is_cluster());
         // A user that may not even ask the time cannot have a client.
         if let Err(error) = first.ask(&redis::cmd("TIME")) {
@@ -85,13 +89,13 @@ impl DoctorArguments {
                 return Ok(vec![finding]);
             }
             return match rule::missing(&error.to_string()) {
-                Some(rule) => Ok(vec![permission::no_connection(&error, &rule)]),
+                Some(rule) => Ok(vec![permission::no_connection(&error, &rule, &user)]),
                 None => Err(error.into()),
             };
         }
         let mut findings = vec![server::topology(&first, connection)];
         for Node { name, address } in node::nodes(&first, connection.is_cluster()) {
-            let probe = Probe::new(&client, name);
+            let probe = Probe::new(&client, name).by(&user);
             if let Some(finding) = server::unreachable(&probe) {
                 findings.push(Finding { server: address, ..finding });
                 continue;

@@ -2,6 +2,7 @@
 
 use leasehold::redis;
 
+use super::check::Check;
 use super::finding::Finding;
 use super::probe::Probe;
 use super::rule::{self, Use};
@@ -42,20 +43,20 @@ struct Need {
 }
 
 /// A user that may not do what a connection needs.
-pub(super) fn no_connection(error: &leasehold::Error, rule: &str) -> Finding {
-    Finding::fault("permissions", error.to_string())
+pub(super) fn no_connection(error: &leasehold::Error, rule: &str, user: &str) -> Finding {
+    Finding::fault(Check::Permissions, error.to_string())
         .so("no connection can be had")
-        .mend(format!("ACL SETUSER USER {rule}"))
+        .mend(format!("ACL SETUSER {} {rule}", crate::name::Shown(user.as_bytes())))
 }
 
 pub(super) fn check(probe: &Probe<'_>, uses: &[Use]) -> Vec<Finding> {
     let lua: Result<i64, String> = probe.get(redis::cmd("EVAL").arg("return 1").arg(0));
     let lua = match lua {
-        Ok(_) => Finding::fine("Lua", "scripts run"),
+        Ok(_) => Finding::fine(Check::Lua, "scripts run"),
         Err(why) => {
             let fault_text = why.clone();
-            let fault =
-                Finding::fault("Lua", why.clone()).so("no lock can be had: each call is a script");
+            let fault = Finding::fault(Check::Lua, why.clone())
+                .so("no lock can be had: each call is a script");
             // The same for a script that the server has: where it may be run, there is merely none.
             let words = rule::call("evalsha", b"", b"");
             let mut again = redis::Cmd::new();
@@ -66,7 +67,7 @@ pub(super) fn check(probe: &Probe<'_>, uses: &[Use]) -> Vec<Finding> {
                 .flatten()
                 .filter_map(|why| rule::missing(&why))
                 .collect();
-            let unknown = Finding::unknown("permissions", "only a script could tell");
+            let unknown = Finding::unknown(Check::Permissions, "only a script could tell");
             let mended = format!("ACL SETUSER {} {}", probe.user(), rules.join(" "));
             let is_unknown = is_unknown_command(&fault_text);
             return vec![
@@ -83,7 +84,7 @@ pub(super) fn check(probe: &Probe<'_>, uses: &[Use]) -> Vec<Finding> {
     let mut findings = vec![lua];
     match lacks(probe, &needs) {
         Ok(lacks) => findings.extend(judge(probe, &needs, &lacks)),
-        Err(why) => findings.push(Finding::unknown("permissions", why)),
+        Err(why) => findings.push(Finding::unknown(Check::Permissions, why)),
     }
     findings
 }
@@ -181,7 +182,7 @@ fn judge(probe: &Probe<'_>, needs: &[Need], lacks: &[Lack]) -> Vec<Finding> {
 
 /// Commands that the server does not know: no rule for a user brings them back.
 fn no_command(words: &str) -> Finding {
-    Finding::fault("commands", format!("the server does not know {words}"))
+    Finding::fault(Check::Commands, format!("the server does not know {words}"))
         .so("calls fail, and a script that is stopped half-way may leave a key behind")
         .mend(
             "take the lines `rename-command` for them out of its redis.conf; connect past a proxy",
@@ -209,24 +210,24 @@ impl Group {
         let seen = format!("missing: {rules}");
         let mend = format!("ACL SETUSER {user} {rules}");
         let finding = match (self, missing.is_empty()) {
-            (Group::Locks, true) => Finding::fine("permissions", format!("{user} has all that locks need")),
-            (Group::Locks, false) => Finding::fault("permissions", seen)
+            (Group::Locks, true) => Finding::fine(Check::Permissions, format!("{user} has all that locks need")),
+            (Group::Locks, false) => Finding::fault(Check::Permissions, seen)
                 .so("calls fail, and a script that is stopped half-way may leave a key behind")
                 .mend(match missing.iter().any(|rule| rule.starts_with('~')) {
                     true => format!("{mend} (or try --name with a name that this user may use)"),
                     false => mend,
                 }),
-            (Group::Listening, true) => Finding::fine("messages", "it may subscribe"),
-            (Group::Listening, false) => Finding::fault("messages", seen)
+            (Group::Listening, true) => Finding::fine(Check::Messages, "it may subscribe"),
+            (Group::Listening, false) => Finding::fault(Check::Messages, seen)
                 .so("no wait for a lock: it fails as denied; Wait::spin() needs no messages")
                 .mend(mend),
-            (Group::Grants, false) => Finding::warning("grants", seen)
+            (Group::Grants, false) => Finding::warning(Check::Grants, seen)
                 .so("a waiter learns of its grant up to a second late, and of a killed waiter before it up to 3 s late")
                 .mend(mend),
-            (Group::Announcements, false) => Finding::warning("announcements", seen)
+            (Group::Announcements, false) => Finding::warning(Check::Announcements, seen)
                 .so("ls and top do not list this user's locks without --scan")
                 .mend(mend),
-            (Group::Name, false) => Finding::warning("name", seen)
+            (Group::Name, false) => Finding::warning(Check::Name, seen)
                 .so("connections have no name in CLIENT LIST")
                 .mend(mend),
             (_, true) => return None,

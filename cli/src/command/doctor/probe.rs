@@ -10,6 +10,8 @@ use leasehold::redis::{self, Cmd, FromRedisValue};
 pub(super) struct Probe<'a> {
     client: &'a LockClient,
     pub(super) name: Vec<u8>,
+    /// The user of the URL, where the server does not say who this is.
+    user: String,
 }
 
 /// What `INFO` says.
@@ -28,7 +30,12 @@ impl Info {
 
 impl Probe<'_> {
     pub(super) fn new(client: &LockClient, name: Vec<u8>) -> Probe<'_> {
-        Probe { client, name }
+        Probe { client, name, user: "USER".to_owned() }
+    }
+
+    /// The same, as this user.
+    pub(super) fn by(self, user: &str) -> Self {
+        Probe { user: user.to_owned(), ..self }
     }
 
     pub(super) fn ask(&self, command: &Cmd) -> leasehold::Result<redis::Value> {
@@ -65,7 +72,7 @@ impl Probe<'_> {
                 refusal.split_once("NOPERM User ").and_then(|(_, rest)| rest.split_once(' '));
             named.map(|(user, _)| user.to_owned()).ok_or(refusal)
         });
-        user.map_or_else(|_| "USER".to_owned(), |user| clean(&user))
+        clean(&user.unwrap_or_else(|_| self.user.clone()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use leasehold::redis;
 
+use super::check::Check;
 use super::finding::Finding;
 use super::node;
 use super::probe::Probe;
@@ -20,11 +21,11 @@ pub(super) fn version(probe: &Probe<'_>) -> Finding {
     });
     match found {
         Ok(Some((program, version))) => judge(program, &version),
-        Ok(None) => Finding::unknown("version", "INFO does not tell it"),
+        Ok(None) => Finding::unknown(Check::Version, "INFO does not tell it"),
         // A script knows it, too, and may run where INFO may not. Valkey tells it as Redis would.
         Err(why) => match probe.get(redis::cmd("EVAL").arg("return redis.REDIS_VERSION").arg(0)) {
             Ok(version) => judge("Redis", String::as_str(&version)),
-            Err(_) => Finding::unknown("version", why),
+            Err(_) => Finding::unknown(Check::Version, why),
         },
     }
 }
@@ -37,7 +38,7 @@ pub(super) fn too_old(error: &leasehold::Error) -> Option<Finding> {
 }
 
 fn refused(seen: &str) -> Finding {
-    Finding::fault("version", seen)
+    Finding::fault(Check::Version, seen)
         .so("no lock can be had: SET … NX GET and PEXPIRE … GT came with Redis 7.0")
         .mend("use Redis 7.0 or later, or Valkey")
 }
@@ -46,14 +47,14 @@ fn judge(program: &str, version: &str) -> Finding {
     let seen = format!("{program} {version}");
     let mut parts = version.split('.').map_while(|part| part.parse().ok());
     let Some(number) = parts.next().map(|major| (major, parts.next().unwrap_or(0))) else {
-        return Finding::unknown("version", format!("\"{version}\" is no version"));
+        return Finding::unknown(Check::Version, format!("\"{version}\" is no version"));
     };
     // Any Valkey has the commands of Redis 7.2.
     if program == "Valkey" || number >= WITH_WAITAOF {
-        return Finding::fine("version", seen);
+        return Finding::fine(Check::Version, seen);
     }
     if number >= OLDEST {
-        return Finding::fine("version", seen)
+        return Finding::fine(Check::Version, seen)
             .so("min_fsyncs cannot be used: WAITAOF came with 7.2");
     }
     refused(&seen)
@@ -72,7 +73,7 @@ fn silence(probe: &Probe<'_>) -> Option<leasehold::Error> {
 /// A server of a cluster that does not reply.
 pub(super) fn unreachable(probe: &Probe<'_>) -> Option<Finding> {
     silence(probe).map(|error| {
-        Finding::fault("connection", error.to_string())
+        Finding::fault(Check::Connection, error.to_string())
             .so("no lock whose name is on this master can be had")
             .mend("start it, or let a replica take its place")
     })
@@ -80,7 +81,7 @@ pub(super) fn unreachable(probe: &Probe<'_>) -> Option<Finding> {
 
 /// What stands around the server.
 pub(super) fn topology(probe: &Probe<'_>, connection: &ConnectionArguments) -> Finding {
-    const CHECK: &str = "topology";
+    const CHECK: Check = Check::Topology;
     if connection.is_cluster() {
         return match node::tag(&probe.name) {
             None => Finding::fine(CHECK, "a cluster; each master is examined"),

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use leasehold::LockClient;
 
+use super::check::Check;
 use super::finding::Finding;
 use super::probe::Probe;
 use super::rule;
 
 pub(super) fn check(client: &LockClient, probe: &Probe<'_>) -> Finding {
-    const CHECK: &str = "lock";
+    const CHECK: Check = Check::Lock;
     let start = Instant::now();
     let taken = client.mutex(&probe.name).and_then(|lock| {
         let Some(guard) = lock.try_lock()? else { return Ok(None) };
