@@ -2,7 +2,7 @@
 
 /// All is done.
 pub(crate) const DONE: u8 = 0;
-/// The lock was not had in time, or nobody was there.
+/// The lock was not had in time, nobody was there, or what was asked about is so.
 pub(crate) const NOT_HAD: u8 = 1;
 /// The arguments are wrong.
 pub(crate) const USAGE: u8 = 64;

@@ -1,5 +1,6 @@
 //! `leasehold release --force`: takes a lock from its holder.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,19 +20,19 @@ use crate::status;
 /// Take a lock from its holder.
 ///
 /// The next waiter gets the lock at once. The former holder may go on until it notices, and only a fencing token keeps it
-/// from doing harm until then. The job of `leasehold run` gets SIGTERM as soon as it hears of it, and SIGKILL after its
-/// grace.
+/// from doing harm until then. The job of a `leasehold run` gets SIGTERM as soon as the run hears of it, and SIGKILL after
+/// its grace.
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArguments {
     #[command(flatten)]
     named: Named,
-    /// Take it although its holder has not let go. Required: there is no gentler way to take a lock that is held.
+    /// Take it although its holder has not let go. Required, because nothing gentler takes a lock that is held.
     #[arg(long, required = true)]
     force: bool,
-    /// Of a lock that several hold, take it from this owner, as `show --json` tells it.
+    /// If several hold the lock, take it from this owner, as `show --json` prints it.
     #[arg(long, value_name = "OWNER", conflicts_with = "all")]
     owner: Option<String>,
-    /// Of a lock that several hold, take it from all of them.
+    /// If several hold the lock, take it from all of them.
     #[arg(long)]
     all: bool,
     /// Confirm that a string of another program is a lock. Without this option or `--kind mutex`, such a string is only
@@ -87,8 +88,7 @@ impl ReleaseArguments {
         };
         let chosen: Vec<&Holder> = holders.iter().filter(is_chosen).collect();
         if chosen.len() > 1 && !self.all {
-            let text = format!("{} hold it: choose one with --owner, or --all", chosen.len());
-            return Err(Failure::usage(text));
+            return Err(Failure::usage(choice(&chosen)));
         }
         Ok(chosen)
     }
@@ -132,6 +132,19 @@ impl ReleaseArguments {
             None => return Err(Failure::usage(format!("a {} is not known here", lock.kind()))),
         })
     }
+}
+
+/// Names the holders of which one is to be chosen.
+fn choice(holders: &[&Holder]) -> String {
+    const MOST: usize = 10;
+    let mut text = format!("{} hold it: choose one with --owner, or all with --all", holders.len());
+    for holder in holders.iter().take(MOST) {
+        let _ = write!(text, "\n  {} ({holder})", Shown(holder.owner()));
+    }
+    if holders.len() > MOST {
+        let _ = write!(text, "\n  and {} more, as show lists them", holders.len() - MOST);
+    }
+    text
 }
 
 /// What the former holder may still do, and until when.

@@ -5,6 +5,7 @@ mod common;
 mod connection;
 mod doctor;
 mod generate;
+mod list;
 mod picture;
 mod terminal;
 mod top;

@@ -203,6 +203,9 @@ fn summary(model: &Model, visible: usize) -> String {
     if visible != all {
         text += &format!(", {visible} shown for \"{}\"", model.filter);
     }
+    if model.denied > 0 {
+        text += &format!(", {} denied", model.denied);
+    }
     text += &format!("; by {}; read in {}", model.order.word(), short(model.took));
     if model.is_paused {
         text += "; PAUSED";
@@ -295,6 +298,14 @@ mod tests {
                 "q quit  s sort  / filter  Enter one lock  p pause",
             ]
         );
+    }
+
+    #[test]
+    fn locks_that_are_denied_are_counted() {
+        let mut model = model();
+        model.denied = 3;
+        let first = "leasehold top: 2 locks, 2 wait, 3 denied; by blocking; read in 12ms";
+        assert_eq!(screen(&model, 80, 8)[0], first);
     }
 
     #[test]

@@ -28,6 +28,7 @@ enum End {
 pub(super) fn run(first: Frame, reader: &Reader, order: Order) -> Result<ExitCode, Failure> {
     let signals = Arc::new(Signals::catch()?);
     let mut model = Model::new(order);
+    model.denied = first.found.denied;
     model.update(first.rows, first.took);
     // https://no-color.org: any value but an empty one.
     let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -114,7 +115,10 @@ fn show(
 /// Takes a frame, if there is one.
 fn take(reader: &Reader, model: &mut Model) -> Result<bool, Failure> {
     match reader.take() {
-        Ok(Some(Ok(frame))) => model.update(frame.rows, frame.took),
+        Ok(Some(Ok(frame))) => {
+            model.denied = frame.found.denied;
+            model.update(frame.rows, frame.took);
+        }
         Ok(Some(Err(error))) => model.fail(error),
         Ok(None) => return Ok(false),
         Err(ReaderGone) => {

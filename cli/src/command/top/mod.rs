@@ -38,21 +38,22 @@ use reader::{Frame, Reader};
 
 /// Watch the locks in use, live.
 ///
-/// Keys: `q` quits, `s` sorts by something else, `/` filters, Enter shows one lock, `p` pauses.
+/// Keys: `q` quits, `s` changes the order, `/` filters, Enter shows one lock, `p` pauses. leasehold-ls(1) explains the
+/// columns.
 ///
-/// The server is asked once a second at most by default, more rarely where it takes long to reply, and not at all
-/// while `top` is paused or stopped.
+/// By default the server is asked at most once a second, less often if it is slow to reply, and not at all while `top` is
+/// paused or stopped.
 #[derive(Args, Debug)]
 pub(crate) struct TopArguments {
     #[command(flatten)]
     selection: Selection,
-    /// The pause between two refreshes.
+    /// How long to pause between two refreshes.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     interval: Duration,
     /// Print the table once, without a terminal; so does --json.
     #[arg(long)]
     once: bool,
-    /// What the rows are sorted by.
+    /// The order of the rows.
     #[arg(long, value_enum, default_value_t = Order::Blocking)]
     sort: Order,
 }
@@ -77,11 +78,13 @@ impl TopArguments {
             let reader = Reader::start(client, self.selection, self.interval)?;
             return live::run(first, &reader, self.sort);
         }
-        let mut all: Vec<(ListedLock, Row)> = first.locks.into_iter().zip(first.rows).collect();
+        first.found.say_denied();
+        let (locks, denied) = (first.found.locks, first.found.denied);
+        let mut all: Vec<(ListedLock, Row)> = locks.into_iter().zip(first.rows).collect();
         all.sort_by(|(_, one), (_, other)| self.sort.compare(one, other));
         let (locks, rows): (Vec<ListedLock>, Vec<Row>) = all.into_iter().unzip();
         if json {
-            json::print(json!({ "locks": json::locks(&locks) }))?;
+            json::print(json!({ "locks": json::locks(&locks), "denied": denied }))?;
         } else {
             std::io::stdout().lock().write_all(table::table(&rows).as_bytes())?;
         }
@@ -92,7 +95,7 @@ impl TopArguments {
 impl Frame {
     fn read(client: &leasehold::LockClient, selection: &Selection) -> leasehold::Result<Frame> {
         let start = std::time::Instant::now();
-        let locks = selection.read(client)?;
-        Ok(Frame { rows: rows(&locks), locks, took: start.elapsed() })
+        let found = selection.read(client)?;
+        Ok(Frame { rows: rows(&found.locks), found, took: start.elapsed() })
     }
 }

@@ -93,6 +93,8 @@ pub(super) struct Model {
     chosen: Option<(String, &'static str)>,
     /// How long the last refresh took.
     pub(super) took: Duration,
+    /// How many locks the server does not let this user look at.
+    pub(super) denied: usize,
     /// Why the last refresh failed.
     pub(super) error: Option<String>,
 }
@@ -107,6 +109,7 @@ impl Model {
             is_paused: false,
             chosen: None,
             took: Duration::ZERO,
+            denied: 0,
             error: None,
         }
     }

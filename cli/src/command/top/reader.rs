@@ -5,9 +5,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{ListedLock, LockClient};
+use leasehold::LockClient;
 
-use crate::command::list::Selection;
+use crate::command::list::{Found, Selection};
 use crate::report::row::Row;
 
 /// A refresh that takes long is followed by a pause of so many times its length.
@@ -16,7 +16,7 @@ const REST: u32 = 9;
 /// What the server had at one moment.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) locks: Vec<ListedLock>,
+    pub(super) found: Found,
     pub(super) rows: Vec<Row>,
     /// How long it took to ask.
     pub(super) took: Duration,
