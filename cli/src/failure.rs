@@ -12,6 +12,8 @@ use crate::status;
 
 /// The library's setting of the authorities to trust.
 const AUTHORITY_SETTING: &str = "ca_certificate";
+/// The end of the library's text about a command or a key that the user may not use. Most refusals name neither.
+const MISSING_RULE: &str = "add it to the user's ACL";
 
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -78,7 +80,10 @@ impl From<leasehold::Error> for Failure {
             ErrorKind::Denied => status::DENIED,
             _ => status::INTERNAL,
         };
-        let text = error.to_string();
+        let mut text = error.to_string();
+        if status == status::DENIED && text.ends_with(MISSING_RULE) {
+            text += "; leasehold doctor shows what is missing (see its --name and --kind)";
+        }
         // A certificate that no trusted authority signed. The library names its own setting.
         match text.contains(AUTHORITY_SETTING) {
             true => Failure::new(status::UNREACHABLE, text.replace(AUTHORITY_SETTING, "--ca")),

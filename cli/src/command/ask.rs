@@ -15,8 +15,8 @@ use crate::status;
 
 /// Ask the holder of a mutex to release it.
 ///
-/// The process that holds it decides what it does then. It gets the request if it listens for such: a program with its own
-/// code for that, or a `leasehold run --on-ask SIGNAL`, whose job gets the signal. A `leasehold run` without that option does
+/// The process that holds the mutex decides what to do. It gets the request if it listens for requests: a program with code
+/// for that, or a `leasehold run --on-ask SIGNAL`, whose job gets the signal. A `leasehold run` without that option does
 /// nothing.
 #[derive(Args, Debug)]
 pub(crate) struct AskArguments {
@@ -35,8 +35,10 @@ impl AskArguments {
             }
         };
         if let Some(other) = other.filter(|kind| *kind != Kind::Mutex.word()) {
+            // A semaphore is called by its name alone.
+            let lock = if other == Kind::Semaphore.word() { "" } else { " lock" };
             return Err(Failure::usage(format!(
-                "only the holder of a mutex can be asked: this is a {other}"
+                "only the holder of a mutex can be asked: this is a {other}{lock}"
             )));
         }
         let received = client.mutex(self.named.bytes())?.request_release()?;
@@ -45,8 +47,8 @@ impl AskArguments {
         } else {
             let text = match received {
                 true => {
-                    "the holder was asked, and decides whether it lets go; the job of a leasehold run is told \
-                     with --on-ask"
+                    "the holder was asked, and decides whether it lets go; a leasehold run passes this on to its job \
+                     only if it was started with --on-ask"
                 }
                 false => "nobody received the request",
             };

@@ -14,11 +14,11 @@ use crate::status;
 
 /// Forget when a job ran, so that it is due.
 ///
-/// The job is then due at the next call, whether or not its period is done, and it is forgotten which tries failed and
-/// which periods were missed. A run that is under way goes on, and is recorded when it ends.
+/// The next call then runs the job, whether or not it has succeeded in this period. Failed tries and missed periods are
+/// forgotten too. A run that is under way goes on, and is recorded when it ends.
 #[derive(Args, Debug)]
 pub(crate) struct ForgetArguments {
-    /// The job's name.
+    /// The name of the job.
     name: NameArgument,
 }
 

@@ -11,7 +11,10 @@ use clap_mangen::Man;
 use crate::command::manual;
 use crate::failure::Failure;
 
-/// Write the manual pages, or what a shell completes.
+/// Write the manual pages, or print the completion script of a shell.
+///
+/// `man` writes a page for each subcommand into a folder, which it creates if there is none. `completion` prints a script
+/// that makes a shell complete subcommands and options.
 #[derive(Args, Debug)]
 pub(crate) struct GenerateArguments {
     #[command(subcommand)]
@@ -22,11 +25,14 @@ pub(crate) struct GenerateArguments {
 enum What {
     /// Write the manual pages, one for each subcommand, into a folder.
     Man {
-        /// An existing folder, such as `/usr/local/share/man/man1`.
+        /// The folder, such as `/usr/local/share/man/man1`. It is created if there is none.
         folder: PathBuf,
     },
-    /// Print what a shell completes.
-    Completion { shell: Shell },
+    /// Print the completion script of a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
 }
 
 /// Completes the job of `run`: a command with its own arguments, after the `--`. The generated function does the rest.
@@ -54,6 +60,7 @@ complete -F _leasehold_job -o bashdefault -o default leasehold
 
 /// A page for the program and for each subcommand, with the sections that clap does not know.
 fn write_pages(mut command: Command, folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
     command = command.disable_help_subcommand(true);
     command.build();
     write_page(&command, "", folder)?;
@@ -62,15 +69,15 @@ fn write_pages(mut command: Command, folder: &Path) -> io::Result<()> {
 }
 
 fn write_page(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
-    // They have a section of the page instead.
-    let has_subcommands = command.get_subcommands().any(|it| it.get_name() != "help");
+    // Only the program's own have pages.
+    let has_pages = name.is_empty();
     let man = Man::new(command.clone());
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
-    if has_subcommands {
+    if has_pages {
         man.render_subcommands_section(&mut text)?;
     }
     man.render_options_section(&mut text)?;

@@ -1,4 +1,5 @@
-//! What `--help` and the manual pages say beyond the options: synopsis, examples, exit statuses, environment, see also.
+//! What `--help` and the manual pages say beyond the options: synopsis, the form of times, examples, exit statuses,
+//! environment, see also.
 
 use std::fmt::Write as _;
 
@@ -19,7 +20,12 @@ type Section = (&'static str, Vec<(&'static str, &'static str)>);
 
 const URL: (&str, &str) = (
     "LEASEHOLD_URL, REDIS_URL",
-    "the URL of the server, without --url and --url-file. The first one that is set counts",
+    "the URL of the server, if neither --url nor --url-file is given. The first one that is set counts",
+);
+/// The form of the times of all options.
+const TIME: (&str, &str) = (
+    "",
+    "A TIME or PERIOD is a number and a unit: 500ms, 10s, 5m, 2h or 30d. Without a unit it is in seconds",
 );
 const DONE: (&str, &str) = ("0", "done");
 const USAGE: (&str, &str) = ("64", "wrong arguments or settings");
@@ -43,9 +49,12 @@ const MANUALS: &[Manual] = &[
         name: "",
         usage: "leasehold [OPTIONS] COMMAND",
         examples: &[
-            ("leasehold run -n nightly -- ./backup.sh", "run a job, unless it runs anywhere"),
+            (
+                "leasehold run -n nightly -- ./backup.sh",
+                "run a job, unless it is running on any machine",
+            ),
             ("leasehold show nightly", "who holds the lock, and who waits for it"),
-            ("leasehold doctor", "what the server lacks"),
+            ("leasehold doctor", "what is wrong with this server, for locks"),
         ],
         statuses: &[],
         environment: &[URL],
@@ -67,29 +76,38 @@ const MANUALS: &[Manual] = &[
             ("leasehold run -s catalog -- ./report.sh", "share the lock with other readers"),
             ("leasehold run --permits 2 --of 8 gpu -- ./train.sh", "take two of eight permits"),
             (
-                "leasehold run -q --once-per 24h nightly -- ./backup.sh",
-                "one success a day, on however many machines; for cron",
+                "leasehold run --once-per 24h nightly -- ./backup.sh",
+                "one success a day, on however many machines",
+            ),
+            (
+                "leasehold run -q -n -E 0 --once-per 24h nightly -- ./backup.sh",
+                "the same for cron: no mail and no failure where another machine has the job",
             ),
         ],
         statuses: &[
-            ("that of the job", "the job ended by itself; 128 and the number if a signal ended it"),
+            (
+                "that of the job",
+                "the job ended by itself; 128 plus the number of the signal that ended it",
+            ),
             (
                 "1, or that of -E",
-                "the lock was not free in time, or the job failed and is not to be tried again yet",
+                "the lock was not free in time, or the job failed and is not due for another try",
             ),
-            ("0, or that of --skipped-status", "the job ran in this period"),
+            ("0, or that of --skipped-status", "the job has already succeeded in this period"),
             USAGE,
             UNREACHABLE,
             INTERNAL,
-            ("71", "processes of the job may be left, which the system does not show"),
+            ("71", "processes of the job may be left that the system does not show"),
             ("75", "the outcome is not known. The run may be tried again"),
-            ("76", "the lock was lost, or --max-hold was over, and the job was ended"),
+            ("76", "the lock was lost, or the time of --max-hold was over, and the job was ended"),
             DENIED,
-            ("126, 127", "the program cannot be run; there is none"),
+            ("126", "the program cannot be run"),
+            ("127", "there is no such program"),
             (
                 "",
-                "A status of leasehold itself comes with a line that begins with \"leasehold:\" on the standard error, \
-                  unless -q is given. A job that ends by itself leaves no such line",
+                "With a status of its own, leasehold prints a line that begins with \"leasehold:\" on the standard error. With \
+                 -q it does not say that the lock is held or that the job is not due. A job that ends by itself leaves no \
+                 such line",
             ),
         ],
         environment: &[
@@ -111,21 +129,31 @@ const MANUALS: &[Manual] = &[
             "crontab(5)",
         ],
     },
-    looking(
-        "ls",
-        "leasehold ls [OPTIONS] [PATTERN]",
-        &[
-            ("leasehold ls", "what is in use"),
-            ("leasehold ls 'orders:*' --scan", "and what other programs lock"),
+    Manual {
+        name: "ls",
+        usage: "leasehold ls [OPTIONS] [PATTERN]",
+        examples: &[
+            ("leasehold ls", "the locks in use"),
+            ("leasehold ls 'orders:*' --scan", "also those of other programs"),
+            ("leasehold ls --held 1h", "locks held for over an hour; status 1 if there are any"),
         ],
-        &["leasehold-top(1)", "leasehold-show(1)"],
-    ),
+        statuses: &[
+            DONE,
+            ("1", "with --held: there are such locks"),
+            USAGE,
+            UNREACHABLE,
+            INTERNAL,
+            DENIED,
+        ],
+        environment: &[URL],
+        see_also: &["leasehold-top(1)", "leasehold-show(1)"],
+    },
     looking(
         "show",
         "leasehold show [OPTIONS] NAME",
         &[(
             "leasehold show nightly",
-            "who holds it, who waits, and how the job of this name ran last",
+            "who holds it, who waits, and how the job of this name last ran",
         )],
         &["leasehold-ls(1)", "leasehold-top(1)"],
     ),
@@ -133,15 +161,15 @@ const MANUALS: &[Manual] = &[
         "top",
         "leasehold top [OPTIONS] [PATTERN]",
         &[
-            ("leasehold top", "the locks in use, the one that most wait for first"),
-            ("leasehold top --once --sort held", "a table, without a terminal"),
+            ("leasehold top", "the locks in use, the one with the most waiters first"),
+            ("leasehold top --once --sort held", "one table, for scripts and mail"),
         ],
         &["leasehold-ls(1)", "leasehold-show(1)"],
     ),
     Manual {
         name: "wait",
         usage: "leasehold wait [OPTIONS] [-n | -w TIME] NAME",
-        examples: &[("leasehold wait -w 30s nightly", "until nobody holds it, for 30 s at most")],
+        examples: &[("leasehold wait -w 30s nightly", "wait until nobody holds it, at most 30 s")],
         statuses: &[
             ("0", "nobody holds the lock"),
             ("1, or that of -E", "it is still held"),
@@ -156,7 +184,7 @@ const MANUALS: &[Manual] = &[
     Manual {
         name: "ask",
         usage: "leasehold ask [OPTIONS] NAME",
-        examples: &[("leasehold ask nightly", "the holder decides whether it lets go")],
+        examples: &[("leasehold ask nightly", "ask; the holder decides whether it lets go")],
         statuses: &[
             ("0", "the holder's process received the request"),
             ("1", "nobody received it"),
@@ -190,7 +218,7 @@ const MANUALS: &[Manual] = &[
     Manual {
         name: "forget",
         usage: "leasehold forget [OPTIONS] NAME",
-        examples: &[("leasehold forget nightly", "the next call runs the job")],
+        examples: &[("leasehold forget nightly", "make the job due: the next call runs it")],
         statuses: &[
             ("0", "the record was deleted"),
             ("1", "there was no record"),
@@ -207,10 +235,10 @@ const MANUALS: &[Manual] = &[
         name: "doctor",
         usage: "leasehold doctor [OPTIONS]",
         examples: &[
-            ("leasehold doctor", "as your programs would connect"),
+            ("leasehold doctor", "check the server that LEASEHOLD_URL names"),
             (
                 "leasehold doctor --kind once --accept persistence",
-                "for run --once-per, where a restart may lose the locks",
+                "check it for run --once-per, and accept that a restart may lose locks",
             ),
         ],
         statuses: &[
@@ -233,7 +261,7 @@ const MANUALS: &[Manual] = &[
             ("leasehold generate man /usr/local/share/man/man1", "write the manual pages"),
             (
                 "leasehold generate completion bash > /etc/bash_completion.d/leasehold",
-                "complete arguments in bash",
+                "make bash complete subcommands and options",
             ),
         ],
         statuses: &[DONE, USAGE, INTERNAL],
@@ -249,7 +277,10 @@ impl Manual {
 
     fn sections(&self) -> Vec<Section> {
         let list = |title, entries: &[(&'static str, &'static str)]| (title, entries.to_vec());
+        // The only one without a connection, whose options have times.
+        let times: &[(&str, &str)] = if self.name == "generate" { &[] } else { &[TIME] };
         let all = [
+            list("TIMES", times),
             list("EXAMPLES", self.examples),
             list("EXIT STATUS", self.statuses),
             list("ENVIRONMENT", self.environment),

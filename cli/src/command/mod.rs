@@ -96,7 +96,7 @@ fn dispatch(
     match command {
         Command::Ls(list) => list.run(&connection.open()?, json),
         #[cfg(unix)]
-        Command::Run(_) if json => Err(Failure::usage("run prints no JSON")),
+        Command::Run(run) if json || run.json => Err(Failure::usage("run prints no JSON")),
         #[cfg(unix)]
         Command::Run(run) => run.run(connection),
         Command::Show(show) => show.run(&connection.open()?, json),

@@ -16,10 +16,10 @@ use crate::status;
 /// One lock by its name; for all subcommands about one.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Named {
-    /// The lock's name.
+    /// The name of the lock.
     pub(crate) name: NameArgument,
-    /// The kind of the lock; default that of the key. Needed if processes wait for a free name as two kinds of lock,
-    /// and for a string that may be data: `mutex` says that it is a lock.
+    /// The kind of the lock; default that of the key. Needed if processes wait for a free name as two kinds of lock, and
+    /// for a string that may be data: `mutex` says that the string is a lock.
     #[arg(long)]
     pub(crate) kind: Option<Kind>,
 }
@@ -69,8 +69,8 @@ impl Named {
 
 /// Show who holds a lock and who waits for it, and how the job of that name ran last.
 ///
-/// Since when it is held, and with which token, is known of a mutex, of a reentrant lock of this library, and of the writer
-/// of a read-write lock; not of readers, of permits of a semaphore, or of a lock that another program took.
+/// The hold time and the token are known for a mutex, for a reentrant lock of this library, and for the writer of a
+/// read-write lock. They are not known for readers, for permits of a semaphore, or for a lock that another program took.
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
     #[command(flatten)]

@@ -27,11 +27,11 @@ pub(crate) struct WaitArguments {
     /// Wait for this long at most; default without limit.
     #[arg(short = 'w', long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
-    /// Look once.
+    /// Do not wait: look once.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     nonblock: bool,
     /// The exit status if the lock is still held then.
-    #[arg(short = 'E', long, value_name = "STATUS", default_value_t = crate::status::NOT_HAD)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::status::NOT_HAD)]
     conflict_exit_code: u8,
 }
 

@@ -31,6 +31,16 @@ fn grace_above_a_third_of_the_lease_is_refused() {
 }
 
 #[test]
+fn time_too_short_for_a_job_is_refused() {
+    for option in ["--lease", "--max-hold"] {
+        let output = output("redis://127.0.0.1:1", &[option, "0s", "x", "--", "true"]);
+        assert_eq!(output.status.code(), Some(64));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("{option} 0ns is too short")), "{said}");
+    }
+}
+
+#[test]
 fn json_of_a_run_is_refused() {
     assert_eq!(status("redis://127.0.0.1:1", &["--json", "x", "--", "true"]), Some(64));
 }

@@ -38,6 +38,47 @@ fn each_subcommand_has_a_manual_page() {
     assert!(run.contains("\\fBLEASEHOLD_TOKEN\\fR") && run.contains("\\fB76\\fR"), "{run}");
 }
 
+/// The folder need not be there, and no page refers to one that is not written.
+#[test]
+fn manual_pages_refer_to_pages_that_are_there() {
+    let server = server();
+    let folder = server.directory().join("share/man/man1");
+    let mut command = program();
+    finish(command.args(["generate", "man"]).arg(&folder), "").ends(0);
+    let pages =
+        std::fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("a page").path());
+    let mut references = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page").replace("\\-", "-");
+        for (at, _) in text.match_indices("leasehold-") {
+            let letters = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+            let name: String = text[at..].chars().take_while(|letter| letters(*letter)).collect();
+            if text[at + name.len()..].starts_with("(1)") {
+                references += 1;
+                assert!(folder.join(format!("{name}.1")).exists(), "{name}: {}", page.display());
+            }
+        }
+    }
+    assert!(references > 10, "{references}");
+}
+
+/// The form of times, and no option that a subcommand refuses.
+#[test]
+fn help_explains_times_and_hides_what_is_refused() {
+    let help = |subcommand: &str| {
+        let mut command = program();
+        finish(command.args([subcommand, "--help"]), "").ends(0).stdout
+    };
+    let subcommands = ["ls", "run", "show", "top", "wait", "ask", "release", "forget", "doctor"];
+    for subcommand in subcommands {
+        let text = help(subcommand);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let form = "A TIME or PERIOD is a number and a unit: 500ms, 10s, 5m, 2h or 30d.";
+        assert!(words.join(" ").contains(form), "{text}");
+        assert_eq!(text.contains("--json\n"), subcommand != "run", "{text}");
+    }
+}
+
 #[test]
 fn help_has_what_the_manual_pages_have() {
     let mut command = program();

@@ -73,20 +73,20 @@ const MOST_TICK: Duration = Duration::from_secs(1);
 /// SIGTERM, and SIGKILL after --grace; that holds even if leasehold itself is killed or stopped. When the job has ended, the
 /// processes that it left behind end too, and then the lock is released.
 ///
-/// The exit status, the streams and the signals are those of the job. A run that waits for its lock at a terminal says after
-/// a second whom it waits for.
+/// The exit status, the streams and the signals are those of the job. At a terminal, a run that waits for its lock says whom
+/// it waits for after a second.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Do not wait: give up if the lock is held.
+    /// Do not wait: give up at once if the lock is held.
     #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
     nonblock: bool,
-    /// Give up after waiting for this long.
+    /// Give up after waiting for this long; default without limit.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
-    /// Hold the lock alone. This is the default.
+    /// Hold the lock alone; this is the default.
     #[arg(short = 'x', long, visible_short_alias = 'e', conflicts_with_all = ["shared", "of"])]
     exclusive: bool,
-    /// Share the lock with other runs that do so: a read lock.
+    /// Share the lock with other runs that have this option: a read lock.
     #[arg(short, long, conflicts_with = "of")]
     shared: bool,
     /// Take K permits of a semaphore.
@@ -95,60 +95,65 @@ pub(crate) struct RunArguments {
     /// The name is a semaphore with N permits.
     #[arg(long, value_name = "N")]
     of: Option<u32>,
-    /// The exit status if the lock could not be obtained, or a job that failed is not to be tried again yet. Choose one
+    /// The exit status if the lock could not be obtained, or if a job that failed is not due for another try. Choose one
     /// that the job does not return.
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
     conflict_exit_code: u8,
-    /// How long the lock outlives a machine that dies. It is renewed every third of that.
+    /// How long the lock outlives a machine that dies. It is renewed after each third of that time.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     lease: Duration,
-    /// From SIGTERM to SIGKILL, if the lock is lost: at most a third of the lease, and of --max-hold; default 10s, or
-    /// that third.
+    /// How long the job has from SIGTERM to SIGKILL: at most a third of the lease, and of --max-hold; default 10s, or
+    /// that third if it is less.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     grace: Option<Duration>,
-    /// End the job before it has held the lock for this long.
+    /// End the job before it has held the lock for this long: it gets SIGTERM a grace and a moment earlier; default
+    /// without limit.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_hold: Option<Duration>,
-    /// Run at most once successfully in each period, by the server's clock: periods begin at multiples of it since
-    /// 1970, UTC. A run that fails may be tried again in the same period.
+    /// Run until one run has succeeded in each period, by the server's clock. Periods begin at multiples of their length
+    /// since 1970, UTC: those of 24h at midnight UTC. A run that fails may be tried again in the same period.
     #[arg(long, value_name = "PERIOD", value_parser = parse_duration, conflicts_with_all = ["shared", "of"])]
     once_per: Option<Duration>,
-    /// How much later than that the periods begin.
+    /// With --once-per, begin each period this much later.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration, requires = "once_per")]
     offset: Duration,
-    /// The exit status if the job ran in this period.
+    /// With --once-per, the exit status if the job has already succeeded in this period.
     #[arg(long, value_name = "CODE", default_value_t = status::DONE, requires = "once_per")]
     skipped_status: u8,
-    /// Not again before this time has passed since a run failed, on whichever machine.
+    /// With --once-per, do not try again until this time has passed since the last failure, on whichever machine.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration, requires = "once_per")]
     retry_after: Duration,
-    /// At most this many runs may fail in a period.
+    /// With --once-per, do not try again after this many failures in a period; default without limit.
     #[arg(long, value_name = "N", requires = "once_per", value_parser = clap::value_parser!(u32).range(1..))]
     max_tries: Option<u32>,
-    /// Also run for periods that were missed, the oldest first, up to this many before the present one. Each call runs
-    /// the job once.
+    /// With --once-per, also run for periods that were missed, the oldest first, up to this many before the present one;
+    /// default 0. Each call runs the job once.
     #[arg(long, value_name = "N", requires = "once_per")]
     catch_up: Option<u32>,
-    /// The signal that the job gets when somebody asks for its lock, as by `leasehold ask`: a name such as TERM or USR1,
-    /// or a number. Without it the job is not told.
+    /// Send the job this signal when somebody asks for its lock, as `leasehold ask` does: a name such as TERM or USR1, or a
+    /// number. Without this option the job is not told.
     #[arg(long, value_name = "SIGNAL", value_parser = signal::parse)]
     on_ask: Option<i32>,
-    /// What others see as the name of this job, in `ls`, `top` and `show`; default the file name of CMD.
+    /// The name of this job in `ls`, `top` and `show`; default the file name of CMD.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Say nothing while the run waits, if the lock is held, or if the job is not due, so that cron sends no mail.
+    /// Say nothing while the run waits, if the lock is held, or if the job is not due, so that cron sends no mail. Errors and
+    /// lost locks are still reported.
     #[arg(short, long)]
     quiet: bool,
-    /// Say whom the run waits for even if the standard error is no terminal, how the processes of the job are found and
+    /// Say whom the run waits for even if the standard error is not a terminal, how the processes of the job are found and
     /// ended here, and how the job ended.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Leave the variable that has the URL, and perhaps a password, in the environment of the job.
+    /// Leave the variable with the URL, and perhaps its password, in the environment of the job.
     #[arg(long)]
     keep_url: bool,
-    /// The lock.
+    /// Refused, since the output is the job's. It hides the option of the other subcommands from the help.
+    #[arg(long, hide = true)]
+    pub(crate) json: bool,
+    /// The name of the lock.
     name: OsString,
-    /// The job.
+    /// The job: a program and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
@@ -251,7 +256,9 @@ impl RunArguments {
         }
         let margin = (longest / MARGINS_PER_LEASE).clamp(LEAST_MARGIN, MOST_MARGIN);
         if grace + margin >= longest {
-            let text = format!("a job cannot be ended in {longest:?}, which is all that it has");
+            let option = if longest < self.lease { "--max-hold" } else { "--lease" };
+            let text =
+                format!("{option} {longest:?} is too short: it leaves no time to end the job");
             return Err(Failure::usage(text));
         }
         let most_margin = longest / MARGINS_AND_GRACES_PER_LEASE - grace;
