@@ -10,3 +10,4 @@ mod picture;
 mod terminal;
 mod top;
 mod unit;
+mod user;

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use leasehold_support::{Server, skip};
 
+use crate::common::{finish, long, open, program, run, server};
+
 /// The blocks of the guide in this language, each with the name in its first line: `# nightly.service`.
 fn blocks(language: &str) -> Vec<(String, String)> {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/command.md");
@@ -48,4 +50,41 @@ fn unit_files_are_those_that_systemd_reads() {
     assert_eq!(verify(&installed), "");
     let planted = verify(&|text| installed(text).replace("Delegate=", "Delegated="));
     assert!(planted.contains("Delegated"), "{planted}");
+}
+
+/// The calls of `leasehold run` in the crontab, the unit and the manifest of the guide.
+fn scheduled() -> Vec<Vec<String>> {
+    let (units, manifests) = (blocks("ini"), blocks("yaml"));
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let guide = include_str!("../../../docs/command.md");
+    let cron = guide.lines().find_map(|line| line.strip_prefix("*/10 2-5 * * *  ")).expect("cron");
+    let unit = units[0].1.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a unit");
+    let mut lines = manifests[0].1.lines();
+    let manifest = lines.find_map(|line| line.trim().strip_prefix("command: ")).expect("a job");
+    vec![words(cron), words(unit), serde_json::from_str(manifest).expect("words")]
+}
+
+/// A machine that comes second has not failed, and sends no mail.
+#[test]
+fn schedules_of_the_guide_pass_over_a_job_that_another_machine_has() {
+    let server = server();
+    let client = open(&server);
+    for (number, words) in scheduled().into_iter().enumerate() {
+        let [_, arguments @ .., job] = &*words else { panic!("{words:?}") };
+        assert_eq!(job, "/usr/local/bin/backup");
+        let call = |job: &str| {
+            let mut command = program();
+            command.env("LEASEHOLD_URL", server.url()).args(arguments).arg(job);
+            finish(&mut command, "")
+        };
+        let guard = client.mutex_with("nightly", long()).unwrap().lock().unwrap();
+        let second = call("false").ends(0);
+        assert_eq!(second.stderr.is_empty(), number == 0, "{second:?}");
+        guard.release().unwrap();
+        call("false").ends(1);
+        run(&server, ["forget", "nightly"]).ends(0);
+        call("true").ends(0);
+        call("false").ends(0);
+        run(&server, ["forget", "nightly"]).ends(0);
+    }
 }
