@@ -24,7 +24,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)
 pub(crate) struct WaitArguments {
     #[command(flatten)]
     named: Named,
-    /// Wait for this long at most; default without limit.
+    /// Wait for this long at most; by default there is no limit.
     #[arg(short = 'w', long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
     /// Do not wait: look once.

@@ -80,7 +80,7 @@ pub(crate) struct RunArguments {
     /// Do not wait: give up at once if the lock is held.
     #[arg(short, long, visible_alias = "nb", conflicts_with = "wait")]
     nonblock: bool,
-    /// Give up after waiting for this long; default without limit.
+    /// Give up after waiting for this long; by default there is no limit.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
     /// Hold the lock alone; this is the default.
@@ -106,11 +106,11 @@ pub(crate) struct RunArguments {
     /// that third if it is less.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     grace: Option<Duration>,
-    /// End the job before it has held the lock for this long: it gets SIGTERM a grace and a moment earlier; default
-    /// without limit.
+    /// End the job before it has held the lock for this long: it gets SIGTERM a grace and a moment earlier; by default
+    /// there is no limit.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_hold: Option<Duration>,
-    /// Run until one run has succeeded in each period, by the server's clock. Periods begin at multiples of their length
+    /// Run only if no run has succeeded in this period, by the server's clock. Periods begin at multiples of their length
     /// since 1970, UTC: those of 24h at midnight UTC. A run that fails may be tried again in the same period.
     #[arg(long, value_name = "PERIOD", value_parser = parse_duration, conflicts_with_all = ["shared", "of"])]
     once_per: Option<Duration>,
@@ -123,7 +123,7 @@ pub(crate) struct RunArguments {
     /// With --once-per, do not try again until this time has passed since the last failure, on whichever machine.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration, requires = "once_per")]
     retry_after: Duration,
-    /// With --once-per, do not try again after this many failures in a period; default without limit.
+    /// With --once-per, do not try again after this many failures in a period; by default there is no limit.
     #[arg(long, value_name = "N", requires = "once_per", value_parser = clap::value_parser!(u32).range(1..))]
     max_tries: Option<u32>,
     /// With --once-per, also run for periods that were missed, the oldest first, up to this many before the present one;
