@@ -44,7 +44,7 @@ impl Host {
     pub(crate) fn run(self, url: &str) -> Command {
         let plain = run(url);
         let mut command = self.command(plain.get_program().to_str().expect("a path"));
-        command.args(plain.get_args()).env("REDIS_URL", url);
+        command.args(plain.get_args()).env("REDIS_URL", url).env_remove("LEASEHOLD_URL");
         command
     }
 

@@ -39,7 +39,8 @@ impl Drop for Holder {
 /// Another subcommand.
 fn leasehold(url: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(arguments).env("REDIS_URL", url).stdin(Stdio::null()).output().expect("it")
+    command.args(arguments).env("REDIS_URL", url).env_remove("LEASEHOLD_URL");
+    command.stdin(Stdio::null()).output().expect("it")
 }
 
 fn stderr(output: &Output) -> String {

@@ -267,7 +267,7 @@ fn signal_of_timeout_reaches_the_job_once() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "exec 3< /dev/null; exec \"$@\"", "sh"]).arg(timeout);
     command.args([env!("CARGO_BIN_EXE_leasehold"), "run", "x", "--", "sh", "-c", job]);
-    command.env("REDIS_URL", server.url()).process_group(0);
+    command.env("REDIS_URL", server.url()).env_remove("LEASEHOLD_URL").process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it");
     let mut lines =
         BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
@@ -348,7 +348,8 @@ fn signal_that_the_caller_ignores_does_not_end_a_run() {
     let program = env!("CARGO_BIN_EXE_leasehold");
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", program, "run", "x", "--"]);
-    command.args(["sh", "-c", "kill -HUP $$; exit 4"]).env("REDIS_URL", server.url());
+    command.args(["sh", "-c", "kill -HUP $$; exit 4"]);
+    command.env("REDIS_URL", server.url()).env_remove("LEASEHOLD_URL");
     let mut child = command.spawn().expect("the program");
     wait_until("a waiter", || server.keys().iter().any(|key| key != b"x"));
     send(child.id(), Signal::HUP);

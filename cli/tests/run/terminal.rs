@@ -45,7 +45,8 @@ impl Terminal {
         };
         let mut command = Command::new("setsid");
         command.args(["--ctty", "bash", "--norc", "--noprofile", "-i"]);
-        command.env("PS1", "$ ").env("TERM", "dumb").env_remove("HISTFILE");
+        command.env("PS1", "$ ").env("TERM", "dumb");
+        command.env_remove("HISTFILE").env_remove("LEASEHOLD_URL");
         let shell =
             command.stdin(other()).stdout(other()).stderr(other()).spawn().expect("a shell");
         let keys = File::from(keys);

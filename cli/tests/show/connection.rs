@@ -111,7 +111,8 @@ fn password_is_asked_for_and_not_shown() {
     let (mut pty, pts) = pty_process::blocking::open().expect("a terminal");
     let command = pty_process::blocking::Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .args(["show", "a", "--ask-password"])
-        .env("REDIS_URL", server.url());
+        .env("REDIS_URL", server.url())
+        .env_remove("LEASEHOLD_URL");
     let mut child = command.spawn(pts).expect("the program");
     let mut seen = Vec::new();
     let mut answered = false;

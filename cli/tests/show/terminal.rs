@@ -39,6 +39,7 @@ impl Terminal {
         let command = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .args(arguments)
             .env_remove("NO_COLOR")
+            .env_remove("LEASEHOLD_URL")
             .env("TERM", "xterm-256color")
             .envs(variables.iter().copied());
         let child = command.spawn(pts).expect("the program");
@@ -148,6 +149,7 @@ pub(crate) fn hang_up(arguments: &[&str], variables: &[(&str, String)], text: &s
     pty.resize(Size::new(24, 80)).expect("a size");
     let command = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .args(arguments)
+        .env_remove("LEASEHOLD_URL")
         .env("TERM", "xterm-256color")
         .envs(variables.iter().map(|(name, value)| (name, value)));
     let mut child = Ending(command.spawn(pts).expect("the program"));

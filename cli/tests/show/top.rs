@@ -85,7 +85,7 @@ fn thousand_locks_and_200_waiters_are_sorted_by_what_blocks() {
         let terminal = top(&server, &[], &[("REDIS_URL", &proxy.url())]);
         // It is written line by line.
         let screen = terminal.until("the whole screen", |lines| {
-            lines[2].starts_with("lock:777") && lines[22].starts_with("lock:777 is blocked by ")
+            lines[2].starts_with("lock:777") && lines[23].starts_with("q quit")
         });
         assert!(
             screen[0].starts_with("leasehold top: 1000 locks, 200 wait; by blocking"),
