@@ -242,10 +242,11 @@ impl CertificateFiles {
     fn read(&self) -> Result<Certificates, Failure> {
         let mut certificates = Certificates::new();
         if let Some(authority) = &self.authority {
-            certificates = certificates.ca_certificate(read(authority)?);
+            certificates = certificates.ca_certificate(read_pem("--ca", authority)?);
         }
         if let Some((chain, key)) = &self.client {
-            certificates = certificates.client_certificate(read(chain)?, read(key)?);
+            let (chain, key) = (read_pem("--cert", chain)?, read_pem("--key", key)?);
+            certificates = certificates.client_certificate(chain, key);
         }
         Ok(certificates)
     }
@@ -299,6 +300,18 @@ fn line_of_input() -> std::io::Result<Vec<u8>> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(line.into_bytes())
+}
+
+/// A file of certificates or keys. Another file is a usage error, and not a server that cannot be reached.
+fn read_pem(option: &str, file: &Path) -> Result<Vec<u8>, Failure> {
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    let text = read(file)?;
+    match text.windows(BEGIN.len()).any(|part| part == BEGIN) {
+        true => Ok(text),
+        false => {
+            Err(Failure::usage(format!("{option} {}: there is no PEM text in it", file.display())))
+        }
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -71,6 +71,19 @@ fn waiting_run_says_whom_it_waits_for() {
     assert_eq!(lines.collect::<Vec<_>>(), [end], "whom it waits for is said once");
 }
 
+/// Such a string keeps every run out for ever.
+#[test]
+fn string_without_an_end_is_named() {
+    let server = Server::start().expect("a server");
+    let _: () = ask(&server, &["SET", "x", "somebody"]);
+    let mut command = run(&server.url());
+    let output = command.args(["-n", "x", "--", "true"]).output().expect("it");
+    assert_eq!(output.status.code(), Some(1));
+    let said = "leasehold: not run: \"x\" is held by a string that may be data and does not end by itself; \
+                leasehold show shows it\n";
+    assert_eq!(stderr(&output), said);
+}
+
 #[test]
 fn run_that_goes_without_says_who_has_the_lock() {
     let server = Server::start().expect("a server");

@@ -185,3 +185,16 @@ fn locks_are_shown_over_tls_with_a_client_certificate() {
     let ran = finish(&mut command, "").ends(0);
     assert!(ran.stdout.contains("held by"), "{ran:?}");
 }
+
+/// It is no server that cannot be reached, which a script would try again.
+#[test]
+fn file_that_is_no_certificate_is_a_usage_error() {
+    let server = server();
+    let file = server.directory().join("ca");
+    std::fs::write(&file, "secret\n").unwrap();
+    let mut command = program();
+    command.args(["ls", "--url", "rediss://127.0.0.1:1", "--ca"]).arg(&file);
+    let ran = finish(&mut command, "").ends(64);
+    assert!(ran.stderr.starts_with("leasehold: --ca "), "{ran:?}");
+    assert!(ran.stderr.ends_with("ca: there is no PEM text in it\n"), "{ran:?}");
+}

@@ -87,6 +87,11 @@ impl Speaker {
                 by if by.is_empty() => " was held, and is free now".to_owned(),
                 by => by,
             },
+            // A string without a time to live keeps every run out for ever.
+            Err(error) if error.is_wrong_type() => {
+                " is held by a string that may be data and does not end by itself; leasehold show shows it"
+                    .to_owned()
+            }
             Err(_) => " is held".to_owned(),
         };
         say(&format_args!("not run{waited}: \"{}\"{by}", Shown(&self.name)));
