@@ -15,8 +15,15 @@ fn stage() -> (WallClock, Server, LockClient) {
     (clock, server, client)
 }
 
-fn set(clock: &WallClock, millis: i64) {
+/// Sets the clock, and waits until the server goes by it: it dates some commands by the time at which it last looked.
+fn set(clock: &WallClock, server: &Server, millis: i64) {
     clock.set(millis * 1_000).expect("a clock");
+    until("the server goes by its clock", || {
+        ask::<()>(server, &["SET", "probe", "", "PX", "60000"]);
+        let end: i64 = ask(server, &["PEXPIRETIME", "probe"]);
+        let (seconds, micros): (i64, i64) = ask(server, &["TIME"]);
+        (end - 60_000 - seconds * 1_000 - micros / 1_000).abs() < 100
+    });
 }
 
 /// An uncontended lock and its release: two replies of the server.
@@ -34,10 +41,10 @@ fn connections(server: &Server) -> Vec<String> {
 /// The fixed lease is asked about by nobody, and would look valid for an hour.
 #[test]
 fn lease_that_a_step_has_ended_is_found_by_another_reply() {
-    let (clock, _server, client) = stage();
+    let (clock, server, client) = stage();
     let fixed = client.mutex_with("fixed", fixed(3_600_000)).expect("a lock").lock().expect("it");
     turn(&client);
-    set(&clock, 7_200_000);
+    set(&clock, &server, 7_200_000);
     turn(&client);
     until("the loss is known", || !fixed.is_valid());
 }
@@ -45,7 +52,7 @@ fn lease_that_a_step_has_ended_is_found_by_another_reply() {
 /// Nothing but the renewals of one lease tells the time.
 #[test]
 fn renewal_tells_the_time() {
-    let (clock, _server, client) = stage();
+    let (clock, server, client) = stage();
     let fixed = client.mutex_with("fixed", fixed(3_600_000)).expect("a lock").lock().expect("it");
     let renewed = client.mutex_with("renewed", renewed(3_000)).expect("a lock");
     let renewed = renewed.lock().expect("it");
@@ -54,7 +61,7 @@ fn renewal_tells_the_time() {
     until("it is renewed", || {
         std::mem::replace(&mut last, renewed.remaining()) < renewed.remaining()
     });
-    set(&clock, 7_200_000);
+    set(&clock, &server, 7_200_000);
     until("the loss is known", || !fixed.is_valid());
 }
 
@@ -68,7 +75,7 @@ fn step_costs_neither_a_lock_nor_a_connection() {
         let before = connections(&server);
         assert!(!before.is_empty());
         let address = server.socket().display().to_string();
-        set(&clock, step);
+        set(&clock, &server, step);
         turn(&client);
         turn(&client);
         guard.check().expect("it is held");
@@ -99,7 +106,7 @@ fn grant_by_message_is_not_believed_after_a_step() {
             let queued = || ask::<u64>(&server, &["ZCARD", "{x}:queue"]) == 1;
             until("it waits", queued);
             turn(&client);
-            set(&clock, step);
+            set(&clock, &server, step);
             // The reply to its next beat, which comes at once, tells the new time.
             let beats =
                 || ask::<Vec<String>>(&server, &["ZRANGE", "{x}:beats", "0", "-1", "WITHSCORES"]);

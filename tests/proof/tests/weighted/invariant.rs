@@ -70,10 +70,12 @@ pub(crate) struct Record {
 
 impl Record {
     /// Notes who was granted a weight, or a greater one.
-    pub(crate) fn note_grants(&mut self, before: &Server, after: &Server) {
+    pub(crate) fn note_grants(&mut self, before: &Server, after: &Server, now: Time) {
         self.grants.retain(|(id, _)| after.holders.iter().any(|it| Server::id(it.attempt) == *id));
         for holder in &after.holders {
-            let was = before.holder(holder.attempt).map_or(0, |was| was.weight);
+            // A lease that has ended may be there until somebody asks, and then its attempt is granted anew.
+            let was = before.holder(holder.attempt).filter(|was| was.ends > micros(now));
+            let was = was.map_or(0, |was| was.weight);
             if was < holder.weight {
                 let id = Server::id(holder.attempt);
                 let since = Since { token: after.token, limit: after.limit };

@@ -235,7 +235,7 @@ impl World {
             Load::Ask(ask) => {
                 let before = self.server.clone();
                 let (mut answer, pushes) = self.server.run(ask, self.now)?;
-                self.record.note_grants(&before, &self.server);
+                self.record.note_grants(&before, &self.server, self.now);
                 if let Answer::Granted { id, grant, .. } = &mut answer {
                     grant.since = self.record.since(*id);
                 }
