@@ -311,7 +311,11 @@ fn fair(before: &Content, after: &Content, now: Time) -> Result<(), Violation> {
         }
     }
     for earlier in before.line.iter().filter(|it| it.place > 0.0).filter(lives) {
-        if after.waiter(earlier.attempt).is_none() {
+        // It has left; or its upgrade has ended with its lease, and it stands behind the others, as its request to join
+        // was repeated.
+        let is_upgrade = |it: &Waiter| it.place.abs() < 1.0;
+        let stays = |it: &Waiter| is_upgrade(it) || !is_upgrade(earlier);
+        if !after.waiter(earlier.attempt).is_some_and(stays) {
             continue;
         }
         for holder in &after.holders {
