@@ -311,11 +311,10 @@ fn fair(before: &Content, after: &Content, now: Time) -> Result<(), Violation> {
         }
     }
     for earlier in before.line.iter().filter(|it| it.place > 0.0).filter(lives) {
-        // It has left; or its upgrade has ended with its lease, and it stands behind the others, as its request to join
-        // was repeated.
-        let is_upgrade = |it: &Waiter| it.place.abs() < 1.0;
-        let stays = |it: &Waiter| is_upgrade(it) || !is_upgrade(earlier);
-        if !after.waiter(earlier.attempt).is_some_and(stays) {
+        let Some(later) = after.waiter(earlier.attempt) else { continue };
+        // An upgrade ends with its lease. A repeated request to join then stands behind the others.
+        let has_ended = || before.holder(earlier.attempt).is_none_or(|it| it.ends <= micros(now));
+        if earlier.place < 1.0 && later.place.abs() >= 1.0 && has_ended() {
             continue;
         }
         for holder in &after.holders {
