@@ -136,6 +136,30 @@ fn lingering_lease_is_renewed_only_if_it_was_taken_again() {
     drop(next);
 }
 
+/// Sixty-four of them, at as many moments of a linger, held or lingering.
+#[test]
+fn leases_that_are_taken_over_and_over_share_the_turns_of_the_worker() {
+    const LINGER: Duration = Duration::from_millis(200);
+    let mut turns: Vec<_> = (0..64)
+        .map(|number| {
+            let bench = Bench::new(renewed().linger(LINGER));
+            let now = bench.at(LINGER * number / 64);
+            bench.lease.linger(now.after(LINGER));
+            let next = Hold::next(&bench.lease, &renewed().linger(LINGER), now).expect("retaken");
+            if number % 2 == 0 {
+                bench.lease.linger(now.after(LINGER));
+            }
+            let (turn, was_retaken) = bench.lease.begin_look(now);
+            assert!(was_retaken && now < turn && turn <= now.after(LINGER), "{turn:?} at {now:?}");
+            drop(next);
+            turn
+        })
+        .collect();
+    turns.sort_unstable();
+    turns.dedup();
+    assert!(turns.len() <= 10, "{turns:?}");
+}
+
 /// However long it may linger: a thread that takes it a heartbeat after the last reply finds it stale.
 #[test]
 fn worker_comes_before_a_lingering_lease_is_stale() {

@@ -33,6 +33,9 @@ const SHOW_AFTER: Duration = Duration::from_millis(20);
 /// A lease that threads take over and over is renewed this long after it was last confirmed.
 const REFRESHED_AFTER: Duration = Duration::from_nanos(HEARTBEAT.as_nanos() as u64 * 2 / 3);
 
+/// Leases that linger for as long, and are taken over and over, have so many turns of the worker in common in that time.
+const TURNS_PER_LINGER: u32 = 8;
+
 /// Why the worker comes to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
@@ -79,17 +82,27 @@ impl Lease {
         self.due.set(Moment::FAR);
         let was_retaken = self.was_retaken.swap(false, Ordering::SeqCst);
         let mut next = self.next_after(now);
-        if was_retaken && self.is_held() && next != Moment::FAR {
-            // A linger that begins after this ends no earlier, and is renewed no earlier. Without a look by then each thread
-            // that takes the lease over and over would ask for one, and all such threads would wait for the lock of the task
-            // queue.
-            next = next.min(now.after(self.value.options.linger)).min(self.refresh_after(now));
+        if was_retaken && next != Moment::FAR {
+            if self.is_held() {
+                // A linger that begins after this ends no earlier, and is renewed no earlier. Without a look by then each
+                // thread that takes the lease over and over would ask for one, and all such threads would wait for the lock
+                // of the task queue.
+                next = next.min(now.after(self.value.options.linger)).min(self.refresh_after(now));
+            }
+            next = self.shared_turn(next, now);
         }
         if next != Moment::FAR {
             next = next.min(self.next_refresh(now));
         }
         self.due.set(next);
         (next, was_retaken)
+    }
+
+    /// A moment that leases which are taken over and over have in common, a little before this one. They share turns of the
+    /// worker then: beside hundreds of them it would wake for each alone, and have no processor left for its renewals.
+    fn shared_turn(&self, moment: Moment, now: Moment) -> Moment {
+        let tick = self.value.options.linger / TURNS_PER_LINGER;
+        Some(moment.rounded_down(tick)).filter(|&at| at > now).unwrap_or(moment)
     }
 
     /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.

@@ -135,6 +135,11 @@ impl Runner {
         let now = self.clock.now();
         let early = self.connect_early(now);
         let next = self.task_queue.sleep(now).min(early);
+        // Even a wait of no length gives the processor to other threads, and on a busy machine it comes back late.
+        if next <= now {
+            self.task_queue.wake();
+            return true;
+        }
         if !self.task_queue.wait(&*self.clock, next) {
             return true;
         }
