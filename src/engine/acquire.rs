@@ -33,8 +33,8 @@
 //! | notify | try, listen, try | a release is received, the holder's lease is over, or a heartbeat is due |
 //! | queue | join (try while it does not listen), beat | it is granted, the holder's lease is over, or a heartbeat is due |
 //!
-//! An acquirer that waits by notification yields to listeners of other processes if its own process has
-//! just released the lock: `slot::fairness` has the rules.
+//! An acquirer that waits by notification leaves the lock to listeners of other processes after a release by its own
+//! process, until its turn comes again: `slot::fairness` has the rules.
 
 mod attempt;
 mod companion;
@@ -391,8 +391,15 @@ impl<'a> AcquireLoop<'a> {
             NextAction::Again(pause) => {
                 let (context, target) = (self.context, self.slot.target());
                 self.long_wait.log_if_slow(context, target, self.place);
-                let is_cancelled = self.slot.pause(pause) == Paused::Cancelled;
-                is_cancelled.then(|| Err(cancelled_error(self.context)))
+                let mut paused = self.slot.pause(pause);
+                // A release has ended the pause, and others come before this process.
+                if paused == Paused::Over
+                    && self.options.wait_kind() == WaitKind::Notify
+                    && let Some(until) = self.slot.yield_until()
+                {
+                    paused = self.yield_to_listeners(until);
+                }
+                (paused == Paused::Cancelled).then(|| Err(cancelled_error(self.context)))
             }
             NextAction::GiveUp(Ok(())) => Some(Ok(None)),
             NextAction::GiveUp(Err(error)) => {
@@ -407,16 +414,16 @@ impl<'a> AcquireLoop<'a> {
         }
     }
 
-    /// Pauses before the first request, because this process has just released the lock and others
-    /// listen.
+    /// Pauses before a request, because this process has released the lock and others that listen come before it. A
+    /// single attempt goes on after one pause.
     fn yield_to_listeners(&self, until: Moment) -> Paused {
-        let last = self.wait_limit.end().unwrap_or(self.last_deadline);
+        let last = self.wait_limit.end().unwrap_or(self.last_deadline.min(until));
         // With a subscription the pause ends at the release of another. It is only wished for: to wait
         // for the confirmation could take longer than the pause.
         if let Some(channel) = self.slot.target().channel() {
             self.context.listener.wish_for(channel, self.slot, until.min(last));
         }
-        self.slot.yield_to_others(until, last)
+        self.slot.yield_to_others(last)
     }
 
     fn mode(&self) -> AcquireMode {

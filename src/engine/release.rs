@@ -216,9 +216,14 @@ impl Holding {
         let ownership = reply.map(|released| {
             // Any other reply carries no count: nothing was published.
             if released.ownership == Ownership::Owned {
-                let hears_own = self.slot.target().kind().hears_own_releases();
-                let listeners = released.listeners;
-                *listener_count = Some(ListenerCount { listeners, listens, hears_own, round_trip });
+                let target = self.slot.target();
+                *listener_count = Some(ListenerCount {
+                    listeners: released.listeners,
+                    listens,
+                    hears_own: target.kind().hears_own_releases(),
+                    hears_all: target.hears_every_release(),
+                    round_trip,
+                });
             }
             released.ownership
         });

@@ -65,10 +65,16 @@ impl ReleaseListener for Slot {
     }
 
     fn on_release(&self) {
+        let now = self.context.now();
+        let mut state = self.state.lock();
+        let waits = state.is_acquiring();
+        let asks = state.fairness.on_release(waits, now);
+        drop(state);
         // Two steps, and the acquirer may run between them. It then sees the release already, and asks;
         // the retry makes it ask once more, which is harmless.
-        self.state.lock().fairness.on_release();
-        self.request_retry();
+        if asks {
+            self.request_retry();
+        }
     }
 
     fn on_resubscribe(&self) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::base::time::Moment;
 use crate::engine::slot::Slot;
+use crate::engine::slot::fairness::LONGEST_YIELD;
 
 /// How an acquirer's pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +37,31 @@ impl Slot {
         if state.is_cancelled() { Paused::Cancelled } else { Paused::Over }
     }
 
-    /// The acquirer leaves the lock to others until `until`, or until one of them has had it. It pauses
-    /// no longer than its caller has time, nor than the threads behind it.
-    pub(crate) fn yield_to_others(&self, until: Moment, last: Moment) -> Paused {
+    /// Until when the acquirer has to leave the lock to others before it asks again, if it has to.
+    pub(crate) fn yield_until(&self) -> Option<Moment> {
+        let fairness = &self.state.lock().fairness;
+        fairness.yields_at(self.context.now()).then_some(fairness.until)
+    }
+
+    /// The acquirer leaves the lock to others until nobody has taken it for a pause, or until its turn comes. It
+    /// pauses no longer than its caller has time, nor than the threads behind it.
+    pub(crate) fn yield_to_others(&self, last: Moment) -> Paused {
         let mut state = self.state.lock();
-        while !state.is_cancelled()
-            && !state.fairness.was_released_elsewhere()
-            && !state.is_out_of_time_by(until)
-            && self.context.now() < until.min(last)
-        {
-            self.context.wait_until(until.min(last), &mut |left| {
+        let first = state.fairness.until;
+        let last = first.max(self.context.now().after(LONGEST_YIELD)).min(last);
+        state.fairness.is_pausing = true;
+        while !state.is_cancelled() && state.fairness.yields_at(self.context.now()) {
+            // A single attempt gets its reply after one pause, whatever others do meanwhile.
+            let until = if state.has_single_attempt() { first } else { state.fairness.until };
+            let until = until.min(last);
+            if state.is_out_of_time_by(until) || until <= self.context.now() {
+                break;
+            }
+            self.context.wait_until(until, &mut |left| {
                 self.pause.wait_for(&mut state, left);
             });
         }
+        state.fairness.is_pausing = false;
         // The next request answers every retry that messages asked for during the pause.
         state.end_pause();
         if state.is_cancelled() {
@@ -56,10 +69,7 @@ impl Slot {
         }
         // A pause that its caller's time cut short is still due: the next acquirer of this process goes
         // on with it.
-        let to_the_end = until <= self.context.now();
-        if to_the_end || state.fairness.was_released_elsewhere() {
-            state.fairness.until = Moment::PAST;
-        }
+        let to_the_end = state.fairness.until <= self.context.now();
 
         let listens = state.fairness.listens;
         // Lock order: the listener locks a slot while it has its own state locked, which `is_subscribed`

@@ -6,8 +6,8 @@
 //! distinguished from one of the present hold.
 //!
 //! There is no queue: all waiters subscribe to the channel and receive each release. The release
-//! returns the number of receivers. The engine uses it for one purpose, to let slower clients go
-//! before the process that releases (`engine::slot::fairness`); safety does not depend on it.
+//! returns the number of receivers. The engine uses it for one purpose: to leave the lock to each of them
+//! before the process that releases asks again (`engine::slot::fairness`). Safety does not depend on it.
 
 use std::time::Duration;
 

@@ -11,11 +11,14 @@ use crate::base::sync::Arc;
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::Clock;
 use crate::engine::acquire::acquire;
+use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::holding::Holding;
 use crate::engine::listener::ReleaseListener;
 use crate::engine::shutdown::close;
 use crate::engine::slot::WaitLimit;
-use crate::engine::slot::fairness::{ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_TIME};
+use crate::engine::slot::fairness::{
+    ListenerCount, PASS_ON_WHILE_LISTENED, YIELD_STEP, YIELD_TIME,
+};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::script_protocol::ScriptProtocol;
@@ -82,6 +85,36 @@ impl Bench {
         }
     }
 
+    /// Whether a thread waits until that moment. If not, it ends.
+    fn waits_until<T>(&self, until: Moment, thread: &thread::ScopedJoinHandle<'_, T>) -> bool {
+        loop {
+            match (self.clock.is_awaited(until), thread.is_finished()) {
+                (true, _) => return true,
+                (false, true) => return false,
+                (false, false) => thread::yield_now(),
+            }
+        }
+    }
+
+    /// Makes the client of a slot subscribe.
+    fn listens(&self, slot: &Arc<Slot>) {
+        let channel = slot.target().channel().unwrap();
+        slot.context().listener.listen_to(channel, slot, Moment::FAR).unwrap();
+    }
+
+    /// Waits until the first client has received so many releases since its own.
+    fn until_heard(&self, releases: u32) {
+        while self.slot.state.lock().fairness.releases_heard < releases {
+            thread::yield_now();
+        }
+    }
+
+    /// A client that only listens has had the lock.
+    fn publish_release(&self) {
+        let channel = self.slot.target().channel().unwrap();
+        self.server.call(&[b"PUBLISH", channel, b"0"]).unwrap();
+    }
+
     /// Until when a thread pauses, or waits for something else.
     fn pause<T>(&self, thread: &thread::ScopedJoinHandle<'_, T>) -> Option<Moment> {
         let latest = self.clock.now().after(SECOND);
@@ -98,8 +131,13 @@ impl Bench {
     /// whether there is a pause.
     fn pause_in_vain(&self, listens: bool) -> bool {
         let slot = &self.slot;
-        let listener_count =
-            ListenerCount { listeners: 2, listens, hears_own: true, round_trip: Duration::ZERO };
+        let listener_count = ListenerCount {
+            listeners: 2,
+            listens,
+            hears_own: true,
+            hears_all: true,
+            round_trip: Duration::ZERO,
+        };
         slot.state.lock().fairness.begin_release();
         slot.state.lock().fairness.released(listener_count, self.clock.now());
         if listens {
@@ -108,7 +146,7 @@ impl Bench {
         let until = self.is_left_until();
         if let Some(until) = until {
             self.clock.put_forward(until);
-            assert_eq!(slot.yield_to_others(until, Moment::FAR), Paused::Over);
+            assert_eq!(slot.yield_to_others(Moment::FAR), Paused::Over);
         }
         slot.state.lock().fairness.end(false, self.clock.now());
         until.is_some()
@@ -163,12 +201,10 @@ fn pause_ends_once_another_process_had_the_lock() {
         held.release().unwrap();
         // The first request after the subscription may get the lock before this message comes. A message
         // that came after the next release would end the pause.
-        while bench.slot.state.lock().fairness.releases_heard == 0 {
-            thread::yield_now();
-        }
+        bench.until_heard(1);
         let lease = first.join().unwrap();
         // The other client has just released the lock, and would pause too.
-        bench.put_forward(YIELD_TIME);
+        bench.put_forward(YIELD_TIME * 2);
         lease.release().unwrap();
         let until = bench.clock.now().after(YIELD_TIME);
         let again = scope.spawn(|| have_once(&bench.slot));
@@ -176,6 +212,57 @@ fn pause_ends_once_another_process_had_the_lock() {
         assert!(!again.is_finished(), "its own release ended the pause");
         // The clock has not moved.
         bench.other_has_it().release().unwrap();
+    });
+}
+
+/// Others listen, and the other client is the first of them.
+#[test]
+fn pause_goes_on_until_all_that_listen_have_had_the_lock() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    bench.listens(&bench.slot);
+    bench.listens(&bench.other);
+    have_once(&bench.slot);
+    let until = bench.clock.now().after(YIELD_TIME + YIELD_STEP);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| have_once(&bench.slot));
+        bench.until_paused(until, &again);
+        bench.put_forward(SECOND / 1000);
+        let next = bench.clock.now().after(YIELD_TIME);
+        bench.other_has_it().release().unwrap();
+        bench.until_heard(2);
+        // The pause looks at its end.
+        bench.clock.put_forward(until);
+        assert!(bench.waits_until(next, &again), "it asked before its turn");
+        // The other that listens has the lock, too.
+        bench.publish_release();
+        again.join().unwrap();
+    });
+}
+
+/// A process whose pause is over asks, and finds the lock taken. At the release it still leaves it to those that come
+/// before it.
+#[test]
+fn waiter_whose_pause_was_too_short_pauses_again_at_the_release() {
+    let bench = Bench::new();
+    let _listener = bench.listener();
+    bench.listens(&bench.slot);
+    bench.listens(&bench.other);
+    have_once(&bench.slot);
+    let until = bench.clock.now().after(YIELD_TIME + YIELD_STEP);
+    thread::scope(|scope| {
+        let again = scope.spawn(|| have_once(&bench.slot));
+        bench.until_paused(until, &again);
+        let held = bench.other_has_it();
+        bench.clock.put_forward(until);
+        // It asks, and waits for a heartbeat.
+        assert!(bench.waits_until(until.after(HEARTBEAT), &again));
+        bench.put_forward(SECOND / 1000);
+        held.release().unwrap();
+        let next = bench.clock.now().after(YIELD_TIME);
+        assert!(bench.waits_until(next, &again), "it asked before its turn");
+        bench.publish_release();
+        again.join().unwrap();
     });
 }
 
@@ -334,8 +421,7 @@ fn unused_pause_counts_only_while_subscribed() {
     for listens in [false, true] {
         let bench = Bench::new();
         if listens {
-            let channel = bench.slot.target().channel().unwrap();
-            bench.slot.context().listener.listen_to(channel, &bench.slot, Moment::FAR).unwrap();
+            bench.listens(&bench.slot);
         }
         let pauses = (0..10).filter(|_| bench.pause_in_vain(listens)).count();
         assert_eq!(pauses, if listens { 4 } else { 10 }, "listens: {listens}");

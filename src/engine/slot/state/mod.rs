@@ -195,6 +195,7 @@ impl SlotState {
             return Some(entered);
         }
         if self.may_acquire() {
+            self.fairness.come(step.now);
             return Some(EnterOutcome::Now(self.acquire(request, step.now)));
         }
 
@@ -669,6 +670,16 @@ impl SlotState {
     pub(super) fn is_out_of_time_by(&self, until: Moment) -> bool {
         let is_short = |wait_limit| matches!(wait_limit, WaitLimit::Until(end) if end <= until);
         self.queue.iter().any(|waiter| is_short(waiter.request.wait_limit))
+    }
+
+    /// Whether a thread that makes one attempt waits for the reply to the acquirer.
+    pub(super) fn has_single_attempt(&self) -> bool {
+        self.queue.iter().any(|waiter| waiter.request.wait_limit == WaitLimit::TryOnce)
+    }
+
+    /// Whether a thread here asks Redis, or is about to.
+    pub(super) fn is_acquiring(&self) -> bool {
+        self.acquirer.is_some()
     }
 
     /// Whether a thread here waits for the lock.

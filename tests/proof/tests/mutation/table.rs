@@ -273,6 +273,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::slot::pause::tests::released_lock_is_left_to_listeners_for_a_pause",
     ),
     bug(
+        "turn-with-the-first-release",
+        "turns of a reentrant lock",
+        "leasehold::engine::slot::fairness::tests::processes_have_equal_turns_in_whatever_order_they_hear",
+    ),
+    bug(
+        "turn-forgotten-after-a-request",
+        "turns of a reentrant lock",
+        "leasehold::engine::slot::pause::tests::waiter_whose_pause_was_too_short_pauses_again_at_the_release",
+    ),
+    bug(
         "holder-that-does-not-listen",
         "waiters",
         "it::holder::holder_that_never_waited_learns_of_waiters_elsewhere",
