@@ -172,11 +172,10 @@ impl Wait {
     /// [`QuorumClient`](crate::QuorumClient), which subscribes at all servers and tries again after
     /// a short random pause. No other lock allows it.
     ///
-    /// One thread of a process contends. There is no order among processes. A process that releases
-    /// a `ReentrantLock` while others are subscribed
-    /// [pauses](crate::guide::waiting#beside-redisson) for some milliseconds before it takes the
-    /// lock again, also in [`try_lock`](crate::ReentrantLock::try_lock). It needs
-    /// publish/subscribe.
+    /// One thread of a process contends. There is no queue. A process that releases the lock while others
+    /// are subscribed [pauses](crate::guide::waiting#beside-redisson) before it takes the lock again, also
+    /// in [`try_lock`](crate::ReentrantLock::try_lock): until the others can have had their turns, or until
+    /// nobody has taken the lock for some milliseconds. It needs publish/subscribe.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
@@ -199,10 +198,12 @@ impl Wait {
     /// It never pauses past the caller's deadline, nor for longer than the time to live that Redis
     /// has just reported.
     ///
-    /// There is no order among processes. Waiters in the queue go first, and beside a process whose
-    /// threads keep the lock busy a polling process may get it late. The client receives no
-    /// messages: a holder that is [evicted](crate::Mutex::force_release) notices at its next
-    /// renewal. Use it on servers on which publish/subscribe is not allowed.
+    /// There is no order among processes, and nothing bounds the wait: a thread gets the lock only if it
+    /// asks at a moment at which nobody holds it and nobody queues. Beside processes that always queue,
+    /// or one whose threads keep the lock busy, [it never has its turn](crate::guide::waiting#among-processes).
+    /// The client receives no messages: a holder that is [evicted](crate::Mutex::force_release) notices at
+    /// its next renewal. Use it on servers on which publish/subscribe is not allowed, in all processes that
+    /// want the lock.
     ///
     /// ```
     /// use leasehold::{LockOptions, Wait};
