@@ -17,6 +17,7 @@
 //! | `8x4` | `permits` | the same want of a permit of one semaphore of 4 |
 //! | `1x64`, `8x8` | `reads`, `reads 95%` | the same want of one read-write lock, to read or now and then to write |
 //! | `write` | `0ms`, `1ms` | how long a writer waits while 8 processes read as much as they can |
+//! | `beside 1x8` … `beside 8x2` | each kind and mix | how long a call waits beside the threads of so many other processes, which want the lock again and again; and whether these share it |
 //! | `cluster 1x1` … `cluster 4x8` | | the same want of one lock in a cluster of 3 masters |
 //! | `cluster moved` | | the same while the lock's slot goes from master to master |
 //! | `cluster names` | | 32 threads, each its own name, on all 3 masters |
@@ -37,6 +38,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a bench tells people its figures")]
 
+#[path = "contention/beside.rs"]
+mod beside;
 #[path = "contention/cluster.rs"]
 mod cluster;
 mod common;
@@ -123,6 +126,7 @@ fn measure() -> ExitCode {
     linger::rows(&mut bench);
     names::rows(&mut bench);
     counted::rows(&mut bench);
+    beside::rows(&mut bench);
     cluster::rows(&mut bench);
     bench.report.finish()
 }

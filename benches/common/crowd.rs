@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) file: Option<PathBuf>,
     /// Whether the processes note in that file, from place 1 on, how far they are.
     pub(crate) watched: bool,
+    /// Whether they note the time of each hold.
+    pub(crate) noted: bool,
 }
 
 /// What a crowd has seen in all.
@@ -53,6 +55,8 @@ pub(crate) struct Account {
     /// The longest wait of each thread, in ns. A wait that had not ended when its slice did counts
     /// until then.
     pub(crate) longest: Vec<u64>,
+    /// The beginning and the end of each hold of each process, in the order of beginnings, if they are noted.
+    pub(crate) holds: Vec<Vec<(u64, u64)>>,
     /// Waits for the lock, in ns.
     pub(crate) waits: Histogram<u64>,
     /// Locks and unlocks without the hold between, in ns.
@@ -70,6 +74,7 @@ impl Default for Account {
             shares: Vec::new(),
             all: 0,
             longest: Vec::new(),
+            holds: Vec::new(),
             waits: times(),
             operations: times(),
             seen: Seen::default(),
@@ -98,6 +103,7 @@ impl Crowd {
                 .arg(plan.hold.as_micros().to_string())
                 .arg(if plan.watched { process + 1 } else { 0 }.to_string())
                 .arg(&file)
+                .arg(u8::from(plan.noted).to_string())
                 // In the environment, where `ps` does not show a password.
                 .env(URL, &plan.url)
                 .start()
@@ -115,13 +121,14 @@ impl Crowd {
         self.finish()
     }
 
-    /// Begins a slice.
-    pub(crate) fn begin(&mut self, span: Duration) {
+    /// Begins a slice. Returns from when until when it is.
+    pub(crate) fn begin(&mut self, span: Duration) -> (u64, u64) {
         // By then all of them are there.
         let threads = self.plan.processes * self.plan.threads;
         let start = now() + 2_000_000 + threads as u64 * 50_000;
         let end = start + u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         self.say(&format!("slice {start} {end}"));
+        (start, end)
     }
 
     /// Waits for the end of the slice.
@@ -154,6 +161,7 @@ impl Crowd {
                 .push(shares.split(' ').map(|share| share.parse().unwrap_or(f64::NAN)).collect());
             let longest = child.expect_line("longest", PATIENCE);
             account.longest.extend(longest.split(' ').filter_map(|wait| wait.parse::<u64>().ok()));
+            account.holds.push(hear_holds(&child.expect_line("holds", PATIENCE)));
             hear_times(&child.expect_line("waits", PATIENCE), &mut account.waits);
             hear_times(&child.expect_line("operations", PATIENCE), &mut account.operations);
             let seen = child.expect_line("seen", PATIENCE);
@@ -177,6 +185,22 @@ impl Crowd {
 fn numbers<const N: usize>(line: &str) -> [u64; N] {
     let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
     numbers.try_into().unwrap_or_else(|_| panic!("{N} numbers were to be told, not {line:?}"))
+}
+
+/// Each as its beginning and its length.
+fn tell_holds(holds: &[(u64, u64)]) {
+    let holds: Vec<_> =
+        holds.iter().map(|(begin, end)| format!("{begin}:{}", end - begin)).collect();
+    tell(&format!("holds {}", holds.join(" ")));
+}
+
+fn hear_holds(line: &str) -> Vec<(u64, u64)> {
+    let hold = |hold: &str| {
+        let (begin, length) = hold.split_once(':').expect("a beginning and a length");
+        let begin: u64 = begin.parse().expect("a moment");
+        (begin, begin + length.parse::<u64>().expect("a time"))
+    };
+    line.split(' ').filter(|hold| !hold.is_empty()).map(hold).collect()
 }
 
 fn tell_times(prefix: &str, times: &Histogram<u64>) {
@@ -216,7 +240,7 @@ pub(crate) fn client(
 /// Plays a process of the crowd.
 pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [name, way, threads, hold, place, path] = words.as_slice() else {
+    let [name, way, threads, hold, place, path, noted] = words.as_slice() else {
         return Err(format!("a process of the crowd is told more than {words:?}").into());
     };
     let client = client(&std::env::var(URL)?, |builder| builder)?;
@@ -227,6 +251,7 @@ pub(crate) fn play() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         witness: Witness::open(Some(path.as_ref()).filter(|_| !path.is_empty()))?,
         progress: AtomicU64::new(0),
         place: place.parse()?,
+        noted: noted == "1",
     };
     let threads: usize = threads.parse()?;
     let mut members: Vec<Member> = (0..threads).map(|_| Member::new()).collect();
@@ -275,12 +300,15 @@ fn report(members: &[Member], processor: f64) {
         lost += member.lost;
         all += member.slice.all;
     }
+    let mut holds: Vec<_> = members.iter().flat_map(|member| &member.holds).copied().collect();
+    holds.sort_unstable();
     let list = |of: fn(&Member) -> u64| {
         let list: Vec<_> = members.iter().map(|member| of(member).to_string()).collect();
         list.join(" ")
     };
     tell(&format!("shares {}", list(|member| member.slice.within)));
     tell(&format!("longest {}", list(|member| member.longest)));
+    tell_holds(&holds);
     tell_times("waits", &waits);
     tell_times("operations", &operations);
     let micros = (processor * 1e6) as u64;

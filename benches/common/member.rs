@@ -34,6 +34,8 @@ impl AddAssign for Slice {
 pub(crate) struct Member {
     pub(crate) slice: Slice,
     pub(crate) longest: u64,
+    /// The beginning and the end of each hold, if they are noted.
+    pub(crate) holds: Vec<(u64, u64)>,
     pub(crate) waits: Histogram<u64>,
     pub(crate) operations: Histogram<u64>,
     pub(crate) seen: Seen,
@@ -44,7 +46,7 @@ impl Member {
     pub(crate) fn new() -> Member {
         let (waits, operations) = (times(), times());
         let (slice, seen) = (Slice::default(), Seen::default());
-        Member { slice, longest: 0, waits, operations, seen, lost: 0 }
+        Member { slice, longest: 0, holds: Vec::new(), waits, operations, seen, lost: 0 }
     }
 
     /// Wants the lock until the end of the slice; answers what it was.
@@ -66,6 +68,9 @@ impl Member {
         let (mark, token) = (guard.mark(), guard.fencing_token().get());
         work.witness.enter(mark, token, &mut self.seen, || work.hold());
         let given_up = now();
+        if work.noted {
+            self.holds.push((had, given_up));
+        }
         match guard.release() {
             Err(error) if error.is_lost() => self.lost += 1,
             outcome => outcome.unwrap_or_else(|error| panic!("no release: {error}")),
@@ -104,6 +109,8 @@ pub(crate) struct Work {
     pub(crate) progress: AtomicU64,
     /// Where progress is noted, or zero if nobody watches.
     pub(crate) place: u64,
+    /// Whether the time of each hold is noted.
+    pub(crate) noted: bool,
 }
 
 impl Work {

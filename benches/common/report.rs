@@ -18,7 +18,7 @@ const MEANINGS: [(&str, &str); 2] = [
 ///
 /// `ratio` and `plain_ratio` compare times in rows about the latency of an operation, where less is
 /// better, and rates in rows about many threads, where more is better.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 28] = [
     "processes",
     "threads",
     "names",
@@ -37,6 +37,8 @@ const KEYS: [&str; 26] = [
     "wait_p50_us",
     "wait_p99_us",
     "wait_max_us",
+    "beyond_p50_us",
+    "beyond_max_us",
     "handover_p50_us",
     "handover_p99_us",
     "jain_threads",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{
     FencingToken, Guard, Holder, LockClient, LockOptions, Mutex, Permit, ReadGuard, ReentrantLock,
-    Result, RwLock, Semaphore, Wait, WriteGuard,
+    Result, RwLock, Semaphore, UpgradableReadGuard, Wait, WriteGuard,
 };
 
 use super::witness::Mark;
@@ -27,22 +27,31 @@ pub(crate) enum Way {
     SpinReentrant,
     /// One permit of a semaphore.
     Permits,
+    /// Three permits of it.
+    ThreePermits,
     /// A read-write lock, to read.
     Reads,
     /// The same, and in one call of twenty to write.
     MostlyReads,
+    /// The same, as the upgradable reader.
+    Upgradable,
+    /// The same, to write.
+    Writes,
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 8] = [
+    pub(crate) const ALL: [Way; 11] = [
         Way::Queue,
         Way::Linger,
         Way::Spin,
         Way::Notify,
         Way::SpinReentrant,
         Way::Permits,
+        Way::ThreePermits,
         Way::Reads,
         Way::MostlyReads,
+        Way::Upgradable,
+        Way::Writes,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -53,8 +62,11 @@ impl Way {
             Way::Notify => "reentrant notify",
             Way::SpinReentrant => "reentrant spin",
             Way::Permits => "permits",
+            Way::ThreePermits => "three permits",
             Way::Reads => "reads",
             Way::MostlyReads => "reads 95%",
+            Way::Upgradable => "upgradable reads",
+            Way::Writes => "writes",
         }
     }
 
@@ -72,10 +84,16 @@ impl Way {
             Way::SpinReentrant => {
                 client.reentrant_with(name, options.wait(Wait::spin())).map(Lock::Reentrant)
             }
-            Way::Permits => client.semaphore(name, PERMITS).map(Lock::Semaphore),
+            Way::Permits | Way::ThreePermits => client.semaphore(name, PERMITS).map(|lock| {
+                Lock::Semaphore { lock, permits: if self == Way::Permits { 1 } else { 3 } }
+            }),
             Way::Reads => client.rw_lock(name).map(|lock| Lock::ReadWrite { lock, writes: 0 }),
             Way::MostlyReads => {
                 client.rw_lock(name).map(|lock| Lock::ReadWrite { lock, writes: 1 })
+            }
+            Way::Upgradable => client.rw_lock(name).map(Lock::Upgradable),
+            Way::Writes => {
+                client.rw_lock(name).map(|lock| Lock::ReadWrite { lock, writes: WRITES })
             }
         }
     }
@@ -86,7 +104,12 @@ impl Way {
 pub(crate) enum Lock {
     Mutex(Mutex),
     Reentrant(ReentrantLock),
-    Semaphore(Semaphore),
+    Semaphore {
+        lock: Semaphore,
+        /// How many permits a call takes.
+        permits: u32,
+    },
+    Upgradable(RwLock),
     ReadWrite {
         lock: RwLock,
         /// How many calls of [`WRITES`] are to write.
@@ -99,7 +122,8 @@ impl Lock {
         match self {
             Lock::Mutex(lock) => lock.lock().map(Held::Alone),
             Lock::Reentrant(lock) => lock.lock().map(Held::Alone),
-            Lock::Semaphore(semaphore) => semaphore.acquire().map(Held::Permit),
+            Lock::Semaphore { lock, permits } => lock.acquire_many(*permits).map(Held::Permit),
+            Lock::Upgradable(lock) => lock.upgradable_read().map(Held::Upgradable),
             Lock::ReadWrite { lock, writes } if fastrand::u32(..WRITES) < *writes => {
                 lock.write().map(Held::Write)
             }
@@ -112,8 +136,10 @@ impl Lock {
         match self {
             Lock::Mutex(lock) => lock.holder(),
             Lock::Reentrant(lock) => lock.holder(),
-            Lock::Semaphore(semaphore) => semaphore.holders().map(|mut holders| holders.pop()),
-            Lock::ReadWrite { lock, .. } => lock.holders().map(|mut holders| holders.pop()),
+            Lock::Semaphore { lock, .. } => lock.holders().map(|mut holders| holders.pop()),
+            Lock::Upgradable(lock) | Lock::ReadWrite { lock, .. } => {
+                lock.holders().map(|mut holders| holders.pop())
+            }
         }
     }
 }
@@ -124,6 +150,7 @@ pub(crate) enum Held {
     Alone(Guard),
     Permit(Permit),
     Read(ReadGuard),
+    Upgradable(UpgradableReadGuard),
     Write(WriteGuard),
 }
 
@@ -133,6 +160,7 @@ impl Held {
             Held::Alone(guard) => guard.fencing_token(),
             Held::Permit(permit) => permit.fencing_token(),
             Held::Read(guard) => guard.fencing_token(),
+            Held::Upgradable(guard) => guard.fencing_token(),
             Held::Write(guard) => guard.fencing_token(),
         }
     }
@@ -142,6 +170,7 @@ impl Held {
             Held::Alone(guard) => guard.release(),
             Held::Permit(permit) => permit.release(),
             Held::Read(guard) => guard.release(),
+            Held::Upgradable(guard) => guard.release(),
             Held::Write(guard) => guard.release(),
         }
     }
@@ -149,7 +178,8 @@ impl Held {
     /// Who must not be met while it is held.
     pub(crate) fn mark(&self) -> Mark {
         match self {
-            Held::Alone(_) => Mark::Alone,
+            // No two upgradable readers meet. Where others read too, they leave no mark.
+            Held::Alone(_) | Held::Upgradable(_) => Mark::Alone,
             Held::Permit(permit) => Mark::Slot(permit.slot()),
             Held::Read(_) => Mark::Reader,
             Held::Write(_) => Mark::Writer,

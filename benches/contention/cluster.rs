@@ -109,8 +109,17 @@ impl Stage<'_> {
         let name = self.cluster.name_at(0, &format!("{label} "));
         let file = (processes > 1).then(|| bench.file());
         let (url, way, hold) = (self.urls.clone(), Way::Queue, Duration::ZERO);
-        let plan =
-            Plan { url, name: name.clone(), way, processes, threads, hold, file, watched: false };
+        let plan = Plan {
+            url,
+            name: name.clone(),
+            way,
+            processes,
+            threads,
+            hold,
+            file,
+            watched: false,
+            noted: false,
+        };
         let mut crowd = Crowd::start(&plan).expect("processes are started");
         let mut raw = self.raw(0, "raw ");
         let work = work_alone((processes > 1).then(|| bench.file()), Mark::Alone, hold);

@@ -57,6 +57,7 @@ fn write(bench: &mut Bench, hold: Duration) {
         hold,
         file: Some(file.clone()),
         watched: false,
+        noted: false,
     };
     let mut crowd = Crowd::start(&plan).expect("processes are started");
     let client = bench.client(&url, |builder| builder);

@@ -97,8 +97,17 @@ impl Contest {
         let url = bench.server.unix_url();
         let file = (processes > 1).then(|| bench.file());
         let name = format!("wanted by {processes}x{threads}, {}", way.title());
-        let plan =
-            Plan { url: url.clone(), name, way, processes, threads, hold, file, watched: false };
+        let plan = Plan {
+            url: url.clone(),
+            name,
+            way,
+            processes,
+            threads,
+            hold,
+            file,
+            watched: false,
+            noted: false,
+        };
         let mut crowd = Crowd::start(&plan).expect("processes are started");
         let mut raw = Raw::new(&url, shape, "raw");
         let mut plain = Plain::new(&url, shape, "plain");

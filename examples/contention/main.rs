@@ -134,6 +134,7 @@ fn watch(way: Way, url: &str, file: &Path, view: &MultiProgress) -> Result<Run> 
         hold: HOLD,
         file: Some(file.to_owned()),
         watched: true,
+        noted: false,
     };
     let mut crowd = Crowd::start(&plan)?;
     crowd.slice(GLANCE);
