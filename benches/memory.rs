@@ -5,7 +5,7 @@
 //! | row | what |
 //! | --- | --- |
 //! | `held` | bytes of heap for each lock that is held, of 10,000 |
-//! | `lock` | allocations of a lock and its release, without an observer and with one: it fails if they differ |
+//! | `lock` | allocations of a lock and its release, without an observer and with one, and with options: it fails if they differ |
 //! | `waiting` | bytes of heap for each thread that waits for a lock, of 5,000, its stack and its start apart |
 
 #![allow(clippy::print_stdout, reason = "a bench tells people its figures")]
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::observe::{Acquired, Released};
-use leasehold::{LockClient, Observer, OwnedLease};
+use leasehold::{LockClient, LockOptions, Mutex, Observer, OwnedLease};
 use leasehold_support::Server;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -42,6 +42,11 @@ fn main() {
     let allocations = [&client, &observed].map(allocations);
     println!("lock: {allocations:?} allocations without an observer and with one");
     assert_eq!(allocations[0], allocations[1], "an observer allocates");
+    // Nor does an option that a plain lock does not have.
+    let options = LockOptions::new().reentrant(false).max_waiters(8);
+    let with_options = allocations_of(&client.mutex_with("options", options).expect("valid"));
+    println!("lock: {with_options} allocations with reentrant(false) and max_waiters(8)");
+    assert_eq!(allocations[0], with_options, "an option allocates");
     println!("waiting: {} bytes a thread", waiting(&client));
 }
 
@@ -61,7 +66,10 @@ impl Observer for Counting {
 
 /// Allocations of a lock and its release: the least of several counts, as the client's threads have work of their own.
 fn allocations(client: &LockClient) -> usize {
-    let lock = client.mutex("counted").expect("a valid name");
+    allocations_of(&client.mutex("counted").expect("a valid name"))
+}
+
+fn allocations_of(lock: &Mutex) -> usize {
     let count = |_| {
         let before = HEAP.stats().allocations;
         for _ in 0..LOCKS {

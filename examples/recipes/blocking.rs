@@ -6,7 +6,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]
 
-use leasehold::{LockClient, OwnedLease};
+use leasehold::LockClient;
 use leasehold_recipes::{Result, Server};
 use tokio::task::{spawn_blocking, yield_now};
 
@@ -16,12 +16,9 @@ async fn count(client: LockClient) -> Result<u64> {
     Ok(spawn_blocking(section).await??)
 }
 
-/// An asynchronous section. A guard stays on its thread, so the hold goes there and back as an [`OwnedLease`].
+/// An asynchronous section. Its hold belongs to no thread, so it goes from one to the other as the task does.
 async fn report(client: LockClient) -> Result<u64> {
-    let lock = move || -> leasehold::Result<OwnedLease> {
-        Ok(client.mutex("report")?.lock()?.into_owned().expect("this thread holds it once"))
-    };
-    let lease = spawn_blocking(lock).await??;
+    let lease = spawn_blocking(move || client.mutex("report")?.lock_owned()).await??;
     for page in 1..=3 {
         // A lost lock shows here, without I/O.
         lease.loss().map_or(Ok(()), |loss| Err(loss.to_string()))?;
@@ -30,7 +27,7 @@ async fn report(client: LockClient) -> Result<u64> {
     }
     let token = lease.fencing_token().get();
     // To release takes a command, and to drop does too.
-    spawn_blocking(move || lease.into_guard().release()).await??;
+    spawn_blocking(move || lease.release()).await??;
     Ok(token)
 }
 

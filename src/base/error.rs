@@ -76,6 +76,7 @@ constructors! {
     cancelled: Cancelled,
     exhausted: PoolExhausted,
     refused: Refused,
+    crowded: Crowded,
     not_replicated: NotReplicated,
     not_fsynced: NotFsynced,
 }

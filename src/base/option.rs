@@ -361,6 +361,9 @@ pub struct LockOptions {
     pub(crate) release: Release,
     local_handoffs: Option<u32>,
     pub(crate) linger: Duration,
+    /// Whether a thread holds the lock once at most.
+    once_per_thread: bool,
+    pub(crate) max_waiters: Option<u32>,
     /// Set by the kind of lock, and by no user.
     pub(crate) share: Share,
     /// The largest difference between the clocks of the servers. The client sets it, not the user.
@@ -549,6 +552,73 @@ impl LockOptions {
         self
     }
 
+    /// Whether the thread that holds the lock may take it again, without waiting; default yes.
+    ///
+    /// Reentry belongs to a thread. Where a thread can come to *other* work in the midst of a section, two
+    /// sections would be inside at once, under one token: a pool that steals work, such as rayon, or tasks that
+    /// share a thread and await in a section. With `false` that cannot happen. A hold that was taken so is
+    /// entered again through no handle of its name, whatever the options of that handle. A call through a
+    /// handle with `false` does not enter a hold that was taken with other options, either.
+    ///
+    /// In the thread that has the lock, calls that wait for a time, or not at all, then return `None` at once,
+    /// and [`last_blocker`](crate::Mutex::last_blocker) is the thread's own hold. A call that waits without an end
+    /// would wait for itself, and so it is an error at once ([`is_config`](crate::Error::is_config)). That holds
+    /// for [`lock_all`](crate::LockClient::lock_all) and its kin, too.
+    ///
+    /// Of a [`RwLock`](crate::RwLock) it is about writers and upgradable readers. Readers are inside together
+    /// anyway, and a thread that reads may read once more. A [`Semaphore`](crate::Semaphore) is never reentrant.
+    /// Locks by key have [a setting of the client](crate::LockClientBuilder::reentrant_by_key).
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let once = LockOptions::new().reentrant(false);
+    /// let lock = client.mutex_with("orders:42", once)?;
+    /// let guard = lock.lock()?;
+    /// assert!(lock.try_lock_for(Duration::from_secs(2))?.is_none());
+    /// assert!(lock.lock().unwrap_err().is_config());
+    /// // Nor through another handle.
+    /// assert!(client.mutex("orders:42")?.try_lock()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reentrant(mut self, reentrant: bool) -> LockOptions {
+        self.once_per_thread = !reentrant;
+        self
+    }
+
+    /// How many threads of one client may wait for the lock at a time; default without limit, at least 1.
+    ///
+    /// A call through this handle that would be one more does not wait. If it waits for a time it returns
+    /// `None` at once, and if it waits without an end it fails at once with
+    /// [`is_crowded`](crate::Error::is_crowded). Either way [`last_blocker`](crate::Mutex::last_blocker) is the
+    /// holder, as far as it is known: before the first reply of Redis to those who wait it is not. So the threads
+    /// of a server do not all end up behind one lock.
+    ///
+    /// All threads of the client that wait for the name count, also through handles with other options, and an
+    /// upgrade too. Single attempts, such as [`try_lock`](crate::Mutex::try_lock), wait for no holder: they are
+    /// neither counted nor refused. It costs no command. Zero is refused, because it means "without limit" to
+    /// some and "nobody" to others: for the latter there is `try_lock`.
+    ///
+    /// ```
+    /// use leasehold::LockOptions;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // Of 200 threads of a server at most eight stand behind this lock.
+    /// let lock = client.mutex_with("report", LockOptions::new().max_waiters(8))?;
+    /// let none = LockOptions::new().max_waiters(0);
+    /// assert!(client.mutex_with("report", none).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn max_waiters(mut self, most: u32) -> LockOptions {
+        self.max_waiters = Some(most);
+        self
+    }
+
     /// How many replicas must have the lock before it counts, and how long they may take to confirm
     /// it; default none. `within` is allowed from 1 ms to less than the client's command time-out,
     /// and comes on top of the caller's wait.
@@ -651,8 +721,8 @@ impl LockOptions {
     /// Whether handles with these options and with the others send the same requests, so that a
     /// thread of one can take over an attempt or a lease of the other.
     pub(crate) fn requests_same_as(&self, other: &LockOptions) -> bool {
-        // `max_hold`, `max_renewals`, `linger` and `local_handoffs` are missing on purpose: they
-        // are kept in the process, and each hold follows its own (rule 17).
+        // `max_hold`, `max_renewals`, `linger`, `local_handoffs`, `reentrant` and `max_waiters` are
+        // missing on purpose: they are kept in the process, and each hold follows its own (rule 17).
         self.lease == other.lease
             && self.wait_kind() == other.wait_kind()
             && self.release == other.release
@@ -673,6 +743,11 @@ impl LockOptions {
         self.local_handoffs.unwrap_or(16)
     }
 
+    /// Whether a thread that holds the lock in this way must not take it again. Readers are inside together anyway.
+    pub(crate) fn is_once_per_thread(&self, access: Option<Access>) -> bool {
+        self.once_per_thread && access != Some(Access::Read)
+    }
+
     /// Checks every field, before any I/O.
     pub(crate) fn check(&self) -> Result<()> {
         check_span("lease", self.lease.ttl)?;
@@ -682,6 +757,10 @@ impl LockOptions {
         if self.linger > LONGEST {
             let wrong = format!("{} is too long", Span(self.linger));
             return Err(Error::config("linger", wrong, "at most 30 days"));
+        }
+        if self.max_waiters == Some(0) {
+            let allowed = "at least 1; `try_lock` waits for no holder";
+            return Err(Error::config("max_waiters", 0, allowed));
         }
         Ok(())
     }

@@ -63,6 +63,7 @@ pub struct ClientSettings {
     max_clock_skew: Option<String>,
     announce: Option<bool>,
     connect_now: Option<bool>,
+    reentrant_by_key: Option<bool>,
     name_prefix: Option<String>,
     label: Option<String>,
     #[cfg(feature = "tls")]
@@ -91,6 +92,8 @@ struct LockForm {
     release: Option<String>,
     local_handoffs: Option<u32>,
     linger: Option<String>,
+    reentrant: Option<bool>,
+    max_waiters: Option<u32>,
     min_replicas: Option<ReplicasForm>,
     min_fsyncs: Option<FsyncsForm>,
 }
@@ -161,7 +164,7 @@ impl ClientSettings {
             |urls, _field| urls => sentinels, cluster;
             |text, field| span(field, text)? => connect_timeout, command_timeout, max_wait, give_up_after, max_clock_skew;
             |text, field| span_or_never(field, text)? => idle_timeout, max_lifetime, slow_wait;
-            |value, _field| *value => max_size, min_idle, max_idle, test_on_borrow, announce, connect_now;
+            |value, _field| *value => max_size, min_idle, max_idle, test_on_borrow, announce, connect_now, reentrant_by_key;
             |text, _field| text => name_prefix, label;
         }
         if let Some(pairs) = &self.map_address {
@@ -199,7 +202,7 @@ impl ClientSettings {
         let mut options = LockOptions::new().lease(lock.lease.lease()?);
         set! { lock, options,
             |text, field| span(field, text)? => max_hold, linger;
-            |value, _field| *value => max_renewals, local_handoffs;
+            |value, _field| *value => max_renewals, local_handoffs, reentrant, max_waiters;
             |text, _field| wait(text)? => wait;
             |text, _field| release(text)? => release;
         }

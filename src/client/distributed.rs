@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
-use crate::base::option::{Lease, LockOptions};
+use crate::base::option::Lease;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::client::{LockClient, QuorumClient};
@@ -13,7 +13,8 @@ use crate::kind::mutex::MutexKind;
 
 /// Locking by key, for code that is ported from Jedis or Spring, or that swaps implementations.
 ///
-/// A hold belongs to the thread that took it, and is reentrant: each `try_lock` that returned
+/// A hold belongs to the thread that took it, and is reentrant, unless
+/// [the client says otherwise](crate::LockClientBuilder::reentrant_by_key): each `try_lock` that returned
 /// `true` needs its own `unlock`. When a thread ends, the client releases what the thread still
 /// holds, as long as the process lives.
 ///
@@ -128,6 +129,8 @@ macro_rules! with_lock {
             /// # Errors
             ///
             /// [`is_timeout`](crate::Error::is_timeout) if somebody else had the lock all the time;
+            /// [`is_config`](crate::Error::is_config) if this thread has it, and locks by key are
+            /// [not reentrant](crate::LockClientBuilder::reentrant_by_key);
             /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; otherwise the
             /// same as for [`DistributedLock::try_lock`].
             ///
@@ -199,10 +202,18 @@ pub(super) fn with_lock<T>(
     }
 
     if !locks.try_lock(key, wait, lease)? {
-        let error = Error::timeout(format!(
-            "timed out after {}, as another holder has it; wait longer or try again later",
-            Span(wait)
-        ));
+        let error = match locks.is_held(key) {
+            // It did not wait: nobody but this thread could have ended that.
+            true => Error::config(
+                "reentry",
+                "this thread holds the lock already, and locks by key are not reentrant here",
+                "the release of that hold first",
+            ),
+            false => Error::timeout(format!(
+                "timed out after {}, as another holder has it; wait longer or try again later",
+                Span(wait)
+            )),
+        };
         // Another implementation may accept keys that are no valid names here.
         return Err(match name() {
             Ok(name) => error.of(&name),
@@ -226,7 +237,7 @@ macro_rules! by_key {
 
         impl DistributedLock for $client {
             fn try_lock(&self, key: &str, wait: Duration, lease: Lease) -> Result<bool> {
-                let lock = self.mutex_with(key, LockOptions::new().lease(lease))?;
+                let lock = self.mutex_with(key, self.key_options().lease(lease))?;
                 // `keep` leaves the hold with the thread, where `unlock` finds it. It fails if the
                 // thread is ending: nobody could unlock such a hold any more.
                 Ok(lock.try_lock_for(wait)?.map(Guard::keep).transpose()?.is_some())

@@ -16,7 +16,9 @@ use crate::base::sync::Arc;
 use crate::base::time::{BootClock, Clock};
 use crate::base::token::FencingToken;
 use crate::client::DistributedLock;
+use crate::kind::waits_for_itself;
 use registry::Registry;
+use thread_hold::Entry;
 
 /// Locks by key inside this process, without Redis: for tests, and for a program that runs as one
 /// process.
@@ -62,7 +64,10 @@ use registry::Registry;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct LocalLocks(Arc<Registry>);
+pub struct LocalLocks {
+    registry: Arc<Registry>,
+    once_per_thread: bool,
+}
 
 impl LocalLocks {
     /// New locks, of which none is held.
@@ -78,7 +83,26 @@ impl LocalLocks {
     }
 
     fn with_clock(clock: Arc<dyn Clock>) -> LocalLocks {
-        LocalLocks(Arc::new(Registry::new(clock)))
+        LocalLocks { registry: Arc::new(Registry::new(clock)), once_per_thread: false }
+    }
+
+    /// The same locks through a handle with which the thread that has a lock may take it again, or not; default yes. It is
+    /// [`reentrant_by_key`](crate::LockClientBuilder::reentrant_by_key) of a client.
+    ///
+    /// ```
+    /// use leasehold::{DistributedLock, Lease, LocalLocks};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// let locks = LocalLocks::new().reentrant_by_key(false);
+    /// assert!(locks.try_lock("orders:42", Duration::ZERO, Lease::default())?);
+    /// assert!(!locks.try_lock("orders:42", Duration::from_secs(2), Lease::default())?);
+    /// locks.unlock("orders:42")
+    /// # }
+    /// ```
+    #[must_use = "it returns the handle"]
+    pub fn reentrant_by_key(self, reentrant: bool) -> LocalLocks {
+        LocalLocks { once_per_thread: !reentrant, ..self }
     }
 
     /// The token of this thread's hold of the key; `None` if it does not hold the key, or has lost
@@ -104,7 +128,7 @@ impl LocalLocks {
     /// # }
     /// ```
     pub fn fencing_token(&self, key: &str) -> Option<FencingToken> {
-        thread_hold::token(&self.0, &name(key).ok()?)
+        thread_hold::token(&self.registry, &name(key).ok()?)
     }
 
     /// Ends these locks, and lets work that is under way finish, like
@@ -122,7 +146,7 @@ impl LocalLocks {
     /// assert!(error.is_cancelled() && locks.is_closed());
     /// ```
     pub fn close(&self, grace: Duration, within: Duration) -> CloseReport {
-        self.0.close(grace, within)
+        self.registry.close(grace, within)
     }
 
     /// Whether these locks were closed: then no lock is granted any more.
@@ -131,7 +155,7 @@ impl LocalLocks {
     /// assert!(!leasehold::LocalLocks::new().is_closed());
     /// ```
     pub fn is_closed(&self) -> bool {
-        self.0.is_closing()
+        self.registry.is_closing()
     }
 }
 
@@ -158,7 +182,7 @@ impl LocalLocks {
     /// # }
     /// ```
     pub fn inspect(&self, key: &str) -> Result<Inspection> {
-        Ok(self.0.inspect(&name(key)?))
+        Ok(self.registry.inspect(&name(key)?))
     }
 }
 
@@ -175,15 +199,21 @@ impl DistributedLock for LocalLocks {
         let name = name(key)?;
         // Before the queue, or a thread would wait for itself. It also finds out whether this
         // thread can keep a hold at all, so that nothing is acquired for a thread that is ending.
-        if thread_hold::enter(&self.0, &name)? {
-            return Ok(true);
+        match thread_hold::enter(&self.registry, &name, self.once_per_thread)? {
+            Entry::Entered => return Ok(true),
+            Entry::Busy if self.registry.is_endless(wait) => {
+                return Err(waits_for_itself("that hold is not reentrant").of(&name));
+            }
+            Entry::Busy => return Ok(false),
+            Entry::Outside => {}
         }
-        let grant = self.0.acquire(&name, wait, lease)?;
-        Ok(grant.map(|grant| thread_hold::adopt(&self.0, name, grant)).is_some())
+        let grant = self.registry.acquire(&name, wait, lease)?;
+        let adopt = |grant| thread_hold::adopt(&self.registry, name, grant, self.once_per_thread);
+        Ok(grant.map(adopt).is_some())
     }
 
     fn unlock(&self, key: &str) -> Result<()> {
-        thread_hold::leave(&self.0, &name(key)?)
+        thread_hold::leave(&self.registry, &name(key)?)
     }
 
     fn is_held(&self, key: &str) -> bool {

@@ -44,6 +44,8 @@ pub struct LockClient {
     address: Arc<str>,
     /// The largest difference between the clocks of any two servers.
     max_clock_skew: Duration,
+    /// The options of locks by key, to which each call adds its lease.
+    key_options: LockOptions,
     /// Whether a warning about a short lease was logged. Kept here and not in the slot: locking by
     /// key drops the slot after each use, so that every lock would log the warning again.
     warned: Arc<AtomicBool>,
@@ -61,8 +63,18 @@ impl LockClient {
             name_prefix: name_prefix.into(),
             address: address.into(),
             max_clock_skew,
+            key_options: LockOptions::new(),
             warned: Arc::new(AtomicBool::new(false)),
         }
+    }
+
+    /// The same client with these options for locks by key.
+    pub(super) fn with_key_options(self, key_options: LockOptions) -> LockClient {
+        LockClient { key_options, ..self }
+    }
+
+    pub(super) fn key_options(&self) -> LockOptions {
+        self.key_options
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -3,6 +3,7 @@
 #[cfg(feature = "serde")]
 mod address_map;
 mod builder;
+mod claim;
 #[cfg(feature = "serde")]
 mod client_settings;
 mod close;

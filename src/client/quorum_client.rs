@@ -164,6 +164,10 @@ impl QuorumClient {
         self.locks.handle(&QuorumKind, name.as_ref(), options).map(Mutex::new)
     }
 
+    pub(super) fn key_options(&self) -> LockOptions {
+        self.locks.key_options()
+    }
+
     pub(super) fn hold_of(&self, name: &[u8]) -> Result<Handle> {
         self.locks.hold_of(&QuorumKind, name)
     }

@@ -125,6 +125,30 @@ macro_rules! setters {
             self
         }
 
+        /// Whether a thread that has a lock by key may take it again, without waiting; default yes.
+        ///
+        /// It is [`LockOptions::reentrant`](crate::LockOptions::reentrant) for
+        /// [`DistributedLock`](crate::DistributedLock) and for `with_lock`, which have no options. With `false` the
+        /// thread that has the lock gets `false` from `try_lock` at once, and from `with_lock` an error
+        /// ([`is_config`](crate::Error::is_config)).
+        ///
+        /// ```
+        #[doc = concat!("use leasehold::{DistributedLock, Lease, ", stringify!($client), "};")]
+        /// use std::time::Duration;
+        ///
+        /// # fn demo() -> leasehold::Result<()> {
+        /// // The sections run in a pool that steals work.
+        #[doc = concat!("let client = ", $open, ".reentrant_by_key(false).build()?;")]
+        /// assert!(client.try_lock("orders:42", Duration::ZERO, Lease::default())?);
+        /// assert!(!client.try_lock("orders:42", Duration::ZERO, Lease::default())?);
+        /// client.unlock("orders:42")
+        /// # }
+        /// ```
+        pub fn reentrant_by_key(mut self, reentrant: bool) -> Self {
+            self.settings.key_options = self.settings.key_options.reentrant(reentrant);
+            self
+        }
+
         /// A prefix for the name of every lock in Redis; default none.
         ///
         /// A name and its prefix may have 64 KiB together. A longer name is refused when the lock

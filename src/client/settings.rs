@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::base::credentials::CredentialsProvider;
 use crate::base::error::{Error, Result};
 use crate::base::id::Identity;
-use crate::base::option::check_skew;
+use crate::base::option::{LockOptions, check_skew};
 use crate::base::sync::Arc;
 use crate::base::time::Clock;
 use crate::client::LockClient;
@@ -33,6 +33,8 @@ pub(super) struct Settings {
     /// Whether locks that are in use are announced in the index.
     pub(super) announce: bool,
     pub(super) connect_now: bool,
+    /// The options of locks by key, to which each call adds its lease.
+    pub(super) key_options: LockOptions,
     pub(super) name_prefix: Vec<u8>,
     pub(super) label: String,
     pub(super) callbacks: Callbacks,
@@ -50,6 +52,7 @@ impl Default for Settings {
             max_clock_skew: None,
             announce: false,
             connect_now: false,
+            key_options: LockOptions::new(),
             name_prefix: Vec::new(),
             label: String::new(),
             callbacks: Callbacks::default(),
@@ -132,5 +135,6 @@ impl Settings {
             engine.worker.begin_announcing();
         }
         LockClient::new(engine, self.name_prefix, address, max_clock_skew)
+            .with_key_options(self.key_options)
     }
 }

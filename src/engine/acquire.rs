@@ -37,6 +37,7 @@
 //! process, until its turn comes again: `slot::fairness` has the rules.
 
 mod attempt;
+pub(crate) mod claim;
 mod companion;
 mod grant;
 mod recovery;
@@ -174,6 +175,13 @@ fn acquire_inner(
             long_wait.blocker = blocker;
             Ok(None)
         }
+        Admission::Crowded(blocker) => {
+            long_wait.blocker = blocker;
+            match wait_limit {
+                WaitLimit::FOR_EVER => Err(crowded_error(slot, long_wait)),
+                _ => Ok(None),
+            }
+        }
         Admission::NoReply(silence) => Err(Error::unreachable(format!(
             "timed out, and no reply from Redis reached this process for {}; look whether it runs",
             Span(silence)
@@ -183,6 +191,28 @@ fn acquire_inner(
         )),
         Admission::Cancelled => Err(cancelled_error(slot.context())),
     }
+}
+
+/// The error of a wait without an end that did not begin, as others wait already.
+fn crowded_error(slot: &Slot, long_wait: &LongWait) -> Error {
+    let context = slot.context();
+    let (kind, identity) = (slot.target().kind(), context.protocol.identity());
+    let holder = long_wait.blocker.as_ref().map(|it| it.identify(kind, identity, context.now()));
+    let holder = match holder {
+        Some(holder) => format!("held by {}", holder.details()),
+        None => "no holder is known yet".to_owned(),
+    };
+    Error::crowded(format!(
+        "as many threads of this client wait already as max_waiters allows; {holder}; try again later, or raise \
+         max_waiters"
+    ))
+}
+
+/// Ends a call without the lock, because this hold of its own thread is in its way.
+pub(crate) fn end_behind(slot: &Arc<Slot>, options: &LockOptions, hold: &Hold) {
+    let mut long_wait = begin_wait(slot, options);
+    long_wait.blocker = Some(Blocker::local(hold, hold.began()));
+    remember_blocker(slot, &long_wait);
 }
 
 /// The error for a share that never fits.

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::base::loss::LossCause;
 use crate::base::option::LockOptions;
-use crate::base::share::Access;
+use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
@@ -282,6 +282,11 @@ impl Lease {
     pub(crate) fn access(&self) -> Option<Access> {
         self.value.options.share.access()?;
         Some(self.changes.last().access)
+    }
+
+    /// How much of the lock it is.
+    pub(crate) fn share(&self) -> Share {
+        self.access().map_or(self.value.options.share, Share::Access)
     }
 
     /// Begins a change by which it is held with this access, from now on. Returns its number (rules 35, 36).

@@ -16,7 +16,8 @@ use crate::engine::context::Context;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::thread_hold::{adopt, find};
 use crate::kind::Guard;
-use crate::kind::hold::{OwnedHold, ThreadHeld, waits_for_itself};
+use crate::kind::hold::{OwnedHold, ThreadHeld};
+use crate::kind::reentry::{Reentry, is_own_way_free, reenter};
 use crate::protocol::Protocol;
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::inspection::View;
@@ -85,6 +86,24 @@ impl Handle {
         acquire(&self.slot, &self.options.for_share(share), wait_limit, OwnedHold::new)
     }
 
+    /// Takes the lock for no thread, with this access if it is a read-write lock. It is never a re-entry.
+    pub(crate) fn own(
+        &self,
+        access: Option<Access>,
+        wait_limit: WaitLimit,
+    ) -> Result<Option<OwnedHold>> {
+        let share = access.map_or(self.options.share, Share::Access);
+        match is_own_way_free(&self.slot, &self.options.for_share(share), wait_limit)? {
+            true => self.take(share, wait_limit),
+            false => Ok(None),
+        }
+    }
+
+    /// Enters a hold of this thread once more, if there is one, with this access if it is a read-write lock.
+    pub(super) fn reenter(&self, access: Option<Access>, wait_limit: WaitLimit) -> Result<Reentry> {
+        reenter(&self.slot, &self.options, access, wait_limit)
+    }
+
     /// Sets the limit in force of a semaphore with the declared limit, for `keep` after the last use, or for the
     /// lease of this handle if that is longer.
     pub(crate) fn resize(&self, limit: u32, declared: u32, keep: Duration) -> Result<()> {
@@ -97,31 +116,6 @@ impl Handle {
                 let share = Share::Permits { count: 1, limit: declared };
                 Err(refused_error(share, other, other).of(self.name()))
             }
-        }
-    }
-
-    /// Enters a hold of this thread once more, if there is one, with this access if it is a read-write lock.
-    pub(super) fn reenter(&self, access: Option<Access>) -> Result<Option<ThreadHeld>> {
-        let Some(hold) = find(&self.slot) else { return Ok(None) };
-        // A lost hold is not taken anew. The outer section of this thread believes that it has
-        // held the lock all along, and would go on over what another holder has changed.
-        if let Err(error) = hold.holding().check_valid() {
-            return Err(error.of(self.name()));
-        }
-        if let (Some(held), Some(wanted)) = (hold.holding().hold.lease.access(), access)
-            && held < Access::Write
-            && wanted > Access::Read
-        {
-            return Err(waits_for_itself(self.name(), held, wanted));
-        }
-        // No command: the count lives in this thread, and reentry must not fail because Redis
-        // is away.
-        if hold.enter(access) {
-            hold.holding().reentered(access);
-            Ok(Some(ThreadHeld::new(hold, access)))
-        } else {
-            Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards")
-                .of(self.name()))
         }
     }
 
@@ -146,8 +140,10 @@ impl Handle {
         wait_limit: WaitLimit,
     ) -> Result<Option<ThreadHeld>> {
         // Before any I/O, and before the slot: this thread would wait there for itself.
-        if let Some(held) = self.reenter(access)? {
-            return Ok(Some(held));
+        match self.reenter(access, wait_limit)? {
+            Reentry::Entered(held) => return Ok(Some(held)),
+            Reentry::Busy => return Ok(None),
+            Reentry::Outside => {}
         }
         let share = access.map_or(self.options.share, Share::Access);
         acquire(&self.slot, &self.options.for_share(share), wait_limit, |holding| {

@@ -295,8 +295,9 @@ macro_rules! lock_methods {
         impl $kind {
             /// Waits for the lock without limit, and takes it.
             ///
-            /// A thread that holds it already takes it once more, without a command. Threads that use one
-            /// client get it in the order in which they came.
+            /// A thread that holds it already takes it once more, without a command, unless
+            /// [reentry is turned off](crate::LockOptions::reentrant). Threads that use one client get it in the order
+            /// in which they came.
             ///
             /// The wait for a *holder* has no end. An outage of Redis that lasts longer than the client's
             /// `give_up_after` ends the wait with an error.
@@ -308,6 +309,9 @@ macro_rules! lock_methods {
             ///   was taken;
             /// - [`is_lost`](crate::Error::is_lost) if this thread held the lock and has lost it;
             /// - [`is_cancelled`](crate::Error::is_cancelled) if another thread ended the wait;
+            /// - [`is_config`](crate::Error::is_config) if this thread holds the lock and may not take it again;
+            /// - [`is_crowded`](crate::Error::is_crowded) if as many threads wait as
+            ///   [`max_waiters`](crate::LockOptions::max_waiters) allows;
             /// - [`is_timeout`](crate::Error::is_timeout) if the grant arrived when the lease or `max_hold` was
             ///   already over;
             /// - [`is_not_replicated`](crate::Error::is_not_replicated) and
@@ -357,7 +361,8 @@ macro_rules! lock_methods {
             /// # Errors
             ///
             /// The same as for [`lock`](Self::lock), also when the time ends during an outage. So `None` means
-            /// that there is a holder: a thread of this process, or one that Redis named in its last reply.
+            /// that there is a holder: a thread of this process, or one that Redis named in its last reply. With
+            /// [`max_waiters`](crate::LockOptions::max_waiters) it may also mean, at once, that too many threads wait.
             ///
             /// ```
             /// # use std::time::Duration;

@@ -24,8 +24,10 @@ pub(crate) mod multi;
 pub(crate) mod mutex;
 mod once;
 mod owned;
+mod owned_method;
 mod owner_value;
 pub(crate) mod reentrant;
+mod reentry;
 mod rw_lock;
 pub(crate) mod semaphore;
 #[cfg(test)]
@@ -43,6 +45,7 @@ pub use mutex::Mutex;
 pub use once::{Begun, LastRun, Missed, Once, Period, Run, RunEnd, RunOutcome, RunResult};
 pub use owned::OwnedLease;
 pub use reentrant::ReentrantLock;
+pub(crate) use reentry::waits_for_itself;
 pub use rw_lock::{ReadGuard, RwLock, UpgradableReadGuard, WriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use watch::LeaseWatch;

@@ -6,12 +6,13 @@ use crate::kind::hold_method::hold_methods;
 
 /// A hold that belongs to no thread, and can be sent to one.
 ///
-/// [`Guard::into_owned`] makes it. It is renewed like any other hold, and released when it is dropped. No thread
-/// can reenter it before [`into_guard`](OwnedLease::into_guard) has made it that thread's hold.
+/// [`lock_owned`](crate::Mutex::lock_owned) and its kin take one, [`claim`](crate::LockClient::claim) takes several, and
+/// [`Guard::into_owned`] makes one of a guard. It is renewed like any other hold, and released when it is dropped. No
+/// thread can reenter it before [`into_guard`](OwnedLease::into_guard) has made it that thread's hold.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {
-/// let owned = lock.lock()?.into_owned().expect("held once");
+/// let owned = lock.lock_owned()?;
 /// std::thread::spawn(move || {
 ///     // … the rest of the work …
 ///     owned.release()
@@ -55,8 +56,26 @@ impl Guard {
 }
 
 impl OwnedLease {
-    pub(super) fn new(hold: OwnedHold) -> OwnedLease {
+    pub(crate) fn new(hold: OwnedHold) -> OwnedLease {
         OwnedLease(hold)
+    }
+
+    pub(super) fn into_hold(self) -> OwnedHold {
+        self.0
+    }
+
+    /// The lock's name in Redis, the client's prefix included.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient, jobs: &[leasehold::Mutex]) -> leasehold::Result<()> {
+    /// for lease in client.claim(jobs, 10)? {
+    ///     println!("{} is mine", lease.name().escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn name(&self) -> &[u8] {
+        self.holding().name().as_bytes()
     }
 
     /// Makes it the hold of the thread that calls this.

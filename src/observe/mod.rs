@@ -26,6 +26,8 @@
 //! | permits, or another lease, that a thread passes on to another one | `Released` for the one, `Acquired` with [`How::LocalHandOff`] for the other |
 //! | a lease that lingers | its hold has ended; the next one is [`How::Linger`] |
 //! | [`lock_all`](crate::LockClient::lock_all) | those of each lock; `Acquired` comes when the call waits for none of the others, and `waited` is as long as that lock took |
+//! | [`claim`](crate::LockClient::claim) | those of each lock that was tried: `Acquired` for those that the call has, when it waits for none of the others, and `NotAcquired` for the rest |
+//! | a call that [`max_waiters`](crate::LockOptions::max_waiters) or [`reentrant(false)`](crate::LockOptions::reentrant) turns away | `NotAcquired` at once, with the holder; none where a thread would wait for itself without an end |
 //! | `into_owned`, `into_guard`, a downgrade, `extend`, `confirm` | none: the hold goes on |
 //! | [`keep_for`](crate::Guard::keep_for) | `Released` when the guard ends |
 //! | a forced release | `Lost` in the client of the holder |

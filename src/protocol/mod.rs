@@ -66,13 +66,13 @@
 //! | 35 | Each change of a hold's weight has a number that grows; a number that is not the latest does nothing. An upgrade is given up by the next change. |
 //! | 36 | A hold is the lesser in its process before its downgrade is sent. A hold that was changed is neither passed on nor kept for the next thread. |
 //! | 37 | Only an upgradable reader upgrades. It waits before everybody, and nobody is granted meanwhile; an upgrade that is dead is passed over, and none outlives its holder. |
-//! | 38 | What would wait for its own thread is an error at once: to write or to be upgradable while it reads, and to upgrade while it reads by another guard. |
+//! | 38 | What would wait for its own thread is an error at once: to write or to be upgradable while it reads, and to upgrade while it reads by another guard. So is a wait without an end, while the thread holds the lock, by a call that enters no hold: for an owned lease, or where reentry is turned off. With an end it is over at once. |
 //! | 39 | Threads of a process share a reader's entry until a heartbeat after the sending of the last request whose reply counted nobody; then one renewal asks. Whoever is known to wait, here or elsewhere, shuts it for good. |
 //! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
 //! | 43 | Each script is told its kind, and never guesses it from the key. A key of another type, a lock of another kind, and a sorted set that no script of a lock can have left are left unchanged, and the script returns an error that says which it is. The latter has no marks of a lock, or a sum above zero and no holder, or a sum of zero and no time to live. |
-//! | 44 | Several locks are tried in one exchange and never queued for in one: what comes after the first refusal is given back, and the refused one is joined with those before it held, in the order of names. |
+//! | 44 | Several locks are tried in one exchange and never queued for in one: what comes after the first refusal is given back, and the refused one is joined with those before it held, in the order of names. A claim joins none: it has what was granted, as many as it asked for. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
 //! | 54 | The client ends a hold before any server ends its lease, as long as the clocks of the servers differ by at most `max_clock_skew` and at most a tenth of the requested lease. |
 //! | 55 | A forced release deletes only a lock, never data: the script that deletes the key checks its form, unless the user has said that it is a lock. |

@@ -72,6 +72,13 @@ pub(super) fn listen(client: &LockClient) {
     until(|| client.engine().listener.is_live());
 }
 
+/// Runs what must not wait, on a thread of its own: one that waits all the same is no test that hangs.
+pub(super) fn at_once<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = unbounded();
+    spawn("at once", move || _ = sender.send(body())).unwrap();
+    receiver.recv_timeout(SOON).expect("it waits, or has panicked")
+}
+
 /// Waits for what must come.
 #[track_caller]
 pub(super) fn until(mut condition: impl FnMut() -> bool) {

@@ -6,6 +6,10 @@
 //! | `double` | what the documentation of the server in memory says |
 //! | `renewal` | renewals without replies |
 //! | `task_queue` | what the worker has to do while leases come and go |
+//! | `owned` | holds that belong to no thread |
+//! | `reentry` | holds that their thread may not take again |
+//! | `crowd` | a bound on the threads that wait |
+//! | `claim` | those of many locks that are free |
 //! | `shared_channel` | two locks whose releases are published on one channel |
 //! | `shutdown` | a shutdown that comes during a release |
 //! | `close` | a client that is closed with a grace |
@@ -20,8 +24,10 @@
 //! | `clock` | a server's clock that is set |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
+mod claim;
 mod clock;
 mod close;
+mod crowd;
 mod double;
 mod keep;
 mod lock_all;
@@ -29,6 +35,8 @@ mod locks;
 mod model;
 mod observe;
 mod once;
+mod owned;
+mod reentry;
 mod renewal;
 mod rw_lock;
 #[cfg(leasehold_shuttle)]

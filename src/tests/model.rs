@@ -5,7 +5,8 @@
 //! 2. Every hold's token is greater than all before it; a reader's, than those of all writers.
 //! 3. The hold count is the number of guards.
 //! 4. When the last lease is over, no key is left.
-//! 5. Observers are told of one end of each call and each hold.
+//! 5. A claim has no more than it asked for, and none that its client has already.
+//! 6. Observers are told of one end of each call and each hold.
 
 mod reference;
 mod setting;
@@ -22,7 +23,8 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{sleep, spawn};
 use crate::client::LockClient;
-use crate::kind::{Guard, Handle, KINDS, OwnedLease};
+use crate::engine::slot::WaitLimit;
+use crate::kind::{Guard, Handle, KINDS, OwnedLease, Part};
 use crate::testing::Server;
 use crate::tests::observe::Recorder;
 use reference::{MUTEX, Model, NAMES, OVER, Step};
@@ -36,6 +38,8 @@ const SOON: Duration = Duration::from_secs(20);
 struct Place {
     /// Of another kind for each name.
     lock: Handle,
+    /// The same lock, with holds that their thread may not enter.
+    once: Handle,
     guards: Vec<Guard>,
     /// Where a thread that waits will send what it got.
     waiter: Option<Receiver<Result<OwnedLease>>>,
@@ -65,8 +69,14 @@ impl System {
         let server = Server::standing_still();
         let recorder = Recorder::default();
         let clients: Vec<_> = (0..CLIENTS).map(|_| recorder.client(&server)).collect();
-        let place =
-            |lock| Place { lock, guards: Vec::new(), waiter: None, missed: 0, dispossessed: false };
+        let place = |lock, once| Place {
+            lock,
+            once,
+            guards: Vec::new(),
+            waiter: None,
+            missed: 0,
+            dispossessed: false,
+        };
         let options = LEASES.map(|(ttl, renewed)| {
             let lease = if renewed { Lease::renewed(ms(ttl)) } else { Lease::fixed(ms(ttl)) };
             LockOptions::new().lease(lease)
@@ -75,8 +85,12 @@ impl System {
             .iter()
             .zip(options)
             .map(|(client, options)| {
-                let lock = |(&kind, key): (_, &str)| client.handle(kind, key.as_bytes(), options);
-                KINDS.iter().zip(KEYS).map(|of| place(lock(of).unwrap())).collect()
+                let lock = |kind, key: &str, options| {
+                    client.handle(kind, key.as_bytes(), options).unwrap()
+                };
+                let once = options.reentrant(false);
+                let both = |(&kind, key)| place(lock(kind, key, options), lock(kind, key, once));
+                KINDS.iter().zip(KEYS).map(both).collect()
             })
             .collect();
         let shared = Shared::new(clients.iter().zip(options));
@@ -91,6 +105,50 @@ impl System {
         }
         let outcome = if waits { place.lock.lock().map(Some) } else { place.lock.try_lock() };
         self.took(client, name, outcome)
+    }
+
+    fn take_once(&mut self, client: usize, name: usize) -> Expected {
+        let place = &mut self.places[client][name];
+        if place.waiter.is_some() {
+            return Expected::Any;
+        }
+        let outcome = place.once.try_lock();
+        self.took(client, name, outcome)
+    }
+
+    fn take_owned(&mut self, client: usize, name: usize) -> Expected {
+        let place = &mut self.places[client][name];
+        if place.waiter.is_some() || !place.guards.iter().all(Guard::is_valid) {
+            return Expected::Any;
+        }
+        let owned = place.lock.own(None, WaitLimit::TryOnce);
+        let outcome = owned.map(|owned| owned.map(|owned| OwnedLease::new(owned).into_guard()));
+        self.took(client, name, outcome)
+    }
+
+    fn claim(&mut self, client: usize, most: usize) -> Expected {
+        let places = &self.places[client];
+        if !places.iter().flat_map(|place| &place.guards).all(Guard::is_valid) {
+            return Expected::Any;
+        }
+        let parts = places.iter().map(|place| Part::new(place.lock.clone()));
+        let leases = match self.clients[client].claim(parts, most) {
+            Ok(leases) => leases,
+            Err(error) => {
+                let typed = error.is_unreachable() || error.is_unknown_outcome();
+                assert!(typed, "{error:?}");
+                return Expected::Any;
+            }
+        };
+        assert!(leases.len() <= most, "{} of {most}", leases.len());
+        let mut claimed = [false; NAMES];
+        for lease in leases {
+            let name = KEYS.iter().position(|key| key.as_bytes() == lease.name()).unwrap();
+            assert!(self.places[client][name].guards.is_empty(), "{} is entered", KEYS[name]);
+            claimed[name] = true;
+            self.took(client, name, Ok(Some(lease.into_guard())));
+        }
+        Expected::Claimed(claimed)
     }
 
     fn took(&mut self, client: usize, name: usize, outcome: Result<Option<Guard>>) -> Expected {
@@ -114,6 +172,7 @@ impl System {
             }
             Ok(None) => Expected::Busy,
             Err(error) if error.is_lost() => Expected::Lost,
+            Err(error) if error.is_config() => Expected::Refused,
             Err(error) => {
                 let typed = error.is_unreachable() || error.is_unknown_outcome();
                 assert!(typed, "{error:?}");
@@ -224,6 +283,9 @@ impl System {
         match *step {
             Step::TryLock(client, name) => self.take(client, name, false),
             Step::Lock(client, name) => self.take(client, name, true),
+            Step::TryOnce(client, name) => self.take_once(client, name),
+            Step::TryOwned(client, name) => self.take_owned(client, name),
+            Step::Claim(client, most) => self.claim(client, most),
             Step::Queue(_) => Expected::Any,
             Step::Release(client, name) => self.with_last(client, name, Guard::release),
             Step::Drop(client, name) => {
@@ -256,6 +318,7 @@ impl System {
             }
             Step::Losing(answer, ref step) => {
                 let (Step::TryLock(client, _)
+                | Step::Claim(client, _)
                 | Step::Release(client, _)
                 | Step::Extend(client, ..)
                 | Step::Share(client, _)) = **step

@@ -3,6 +3,7 @@
 mod acl;
 mod blocked_logger;
 mod blocker;
+mod claim;
 mod clock;
 mod close;
 mod cluster;
@@ -11,6 +12,7 @@ mod common;
 mod connecting;
 mod connection_name;
 mod credentials;
+mod crowd;
 mod data;
 mod demotion;
 mod distributed;

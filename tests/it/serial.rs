@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use leasehold::{
-    Access, ClientSettings, FencingToken, Holder, Lease, LockClient, LockOptions, Loss, LossCause,
-    Release, Wait,
+    Access, ClientSettings, DistributedLock as _, FencingToken, Holder, Lease, LockClient,
+    LockOptions, Loss, LossCause, Release, Wait,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -116,11 +116,12 @@ const ALL: &str = r#"{
     "max_size": 16, "min_idle": 2, "max_idle": 4, "max_wait": "2s",
     "idle_timeout": "never", "max_lifetime": "1h", "test_on_borrow": true,
     "give_up_after": "30s", "slow_wait": "never", "max_clock_skew": "50ms", "announce": false, "connect_now": false,
+    "reentrant_by_key": false,
     "name_prefix": "shop:", "label": "billing",
     "lock": {
         "lease": { "ttl": "10s", "renewed": false, "at_most": "1m" },
         "max_hold": "5m", "max_renewals": 9, "wait": "spin", "release": "watch",
-        "local_handoffs": 3, "linger": "20ms",
+        "local_handoffs": 3, "linger": "20ms", "reentrant": false, "max_waiters": 8,
         "min_replicas": { "least": 1, "within": "100ms" },
         "min_fsyncs": { "local": true, "replicas": 1, "within": "200ms" }
     }
@@ -137,6 +138,8 @@ fn settings_of_a_file_are_those_of_the_setters() {
         .release(Release::watch())
         .local_handoffs(3)
         .linger(ms(20))
+        .reentrant(false)
+        .max_waiters(8)
         .min_replicas(1, ms(100))
         .min_fsyncs(true, 1, ms(200));
     assert_eq!(settings.lock_options().unwrap(), options);
@@ -247,4 +250,17 @@ fn client_of_a_file_locks() {
     assert_eq!(options, LockOptions::new().lease(Lease::renewed(ms(9_000))));
     assert_ne!(options, fixed(9_000));
     client.mutex_with("x", options).unwrap().lock().unwrap().release().unwrap();
+}
+
+#[test]
+fn setting_for_locks_by_key_comes_from_the_file() {
+    let server = server();
+    for (more, again) in [("", true), (", \"reentrant_by_key\": false", false)] {
+        let file = format!("{{ \"url\": \"{}\"{more} }}", server.url());
+        let client = from_str::<ClientSettings>(&file).unwrap().builder().unwrap().build().unwrap();
+        let take = || client.try_lock("x", Duration::ZERO, Lease::default()).unwrap();
+        assert!(take());
+        assert_eq!(take(), again);
+        (0..1 + u8::from(again)).for_each(|_| client.unlock("x").unwrap());
+    }
 }

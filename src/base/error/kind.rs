@@ -19,6 +19,7 @@ use crate::base::error::Error;
 /// | [`Cancelled`](ErrorKind::Cancelled) | [`is_cancelled`](Error::is_cancelled) | no | the wait was ended on purpose, and once the client is closed no other succeeds |
 /// | [`PoolExhausted`](ErrorKind::PoolExhausted) | [`is_pool_exhausted`](Error::is_pool_exhausted) | yes | other calls return their connections |
 /// | [`Refused`](ErrorKind::Refused) | [`is_refused`](Error::is_refused) | no | the server or the program has to change: the text says how |
+/// | [`Crowded`](ErrorKind::Crowded) | [`is_crowded`](Error::is_crowded) | yes | those who wait get the lock, or give up |
 /// | [`NotReplicated`](ErrorKind::NotReplicated) | [`is_not_replicated`](Error::is_not_replicated) | yes | replicas catch up |
 /// | [`NotFsynced`](ErrorKind::NotFsynced) | [`is_not_fsynced`](Error::is_not_fsynced) | yes | disks catch up |
 ///
@@ -61,6 +62,8 @@ pub enum ErrorKind {
     PoolExhausted,
     /// The server or the client refused the call for another reason. Nothing was done.
     Refused,
+    /// As many threads of the client wait for the lock as its options allow.
+    Crowded,
     /// Too few replicas had the lock in time.
     NotReplicated,
     /// Too few disks had the lock in time.
@@ -76,6 +79,7 @@ impl ErrorKind {
             | ErrorKind::Unreachable
             | ErrorKind::UnknownOutcome
             | ErrorKind::PoolExhausted
+            | ErrorKind::Crowded
             | ErrorKind::NotReplicated
             | ErrorKind::NotFsynced => true,
             ErrorKind::Lost
@@ -93,7 +97,7 @@ impl ErrorKind {
 mod tests {
     use super::*;
 
-    const ALL: [ErrorKind; 13] = [
+    const ALL: [ErrorKind; 14] = [
         ErrorKind::Timeout,
         ErrorKind::Lost,
         ErrorKind::NotHeld,
@@ -105,6 +109,7 @@ mod tests {
         ErrorKind::Cancelled,
         ErrorKind::PoolExhausted,
         ErrorKind::Refused,
+        ErrorKind::Crowded,
         ErrorKind::NotReplicated,
         ErrorKind::NotFsynced,
     ];
@@ -122,6 +127,7 @@ mod tests {
             ("is_cancelled", error.is_cancelled()),
             ("is_pool_exhausted", error.is_pool_exhausted()),
             ("is_refused", error.is_refused()),
+            ("is_crowded", error.is_crowded()),
             ("is_not_replicated", error.is_not_replicated()),
             ("is_not_fsynced", error.is_not_fsynced()),
         ];

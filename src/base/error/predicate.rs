@@ -269,6 +269,30 @@ impl Error {
         self.0.kind == ErrorKind::NotFsynced
     }
 
+    /// As many threads of this client wait for the lock as [`max_waiters`] allows, so this call did not
+    /// wait. The text names the holder, as far as it is known; [`last_blocker`] has the details.
+    ///
+    /// It happens in calls that wait without an end. Others return `Ok(None)` instead.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// use leasehold::LockOptions;
+    ///
+    /// let lock = client.mutex_with("report", LockOptions::new().max_waiters(8))?;
+    /// match lock.with(|_guard| { /* the work */ }) {
+    ///     Err(error) if error.is_crowded() => eprintln!("503, try later: {error}"),
+    ///     outcome => outcome?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`last_blocker`]: crate::Mutex::last_blocker
+    /// [`max_waiters`]: crate::LockOptions::max_waiters
+    pub fn is_crowded(&self) -> bool {
+        self.0.kind == ErrorKind::Crowded
+    }
+
     /// Redis returned an error that no other predicate covers, such as being out of memory; or the
     /// client refuses to work here, as in a fork. Nothing was done.
     ///

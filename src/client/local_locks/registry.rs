@@ -68,6 +68,11 @@ impl Registry {
         self.closing.phase() != ClosingPhase::Open
     }
 
+    /// Whether a wait that begins now is too long for the clock.
+    pub(super) fn is_endless(&self, wait: Duration) -> bool {
+        self.clock.now().after(wait) == Moment::FAR
+    }
+
     /// Waits for the lock and takes it; `None` if others hold it for the whole wait.
     pub(super) fn acquire(
         &self,

@@ -18,6 +18,18 @@ struct Hold {
     registry: Arc<Registry>,
     grant: LocalGrant,
     count: u32,
+    /// Whether its thread must not take it again.
+    once_per_thread: bool,
+}
+
+/// What a thread finds that asks for a lock.
+pub(super) enum Entry {
+    /// It holds the lock once more.
+    Entered,
+    /// It does not hold the lock.
+    Outside,
+    /// It is in its own way.
+    Busy,
 }
 
 impl Hold {
@@ -58,18 +70,21 @@ fn key(registry: &Arc<Registry>, name: &Name) -> (*const Registry, Name) {
     (Arc::as_ptr(registry), name.clone())
 }
 
-/// Counts one more if this thread holds the lock, and returns whether it does.
-pub(super) fn enter(registry: &Arc<Registry>, name: &Name) -> Result<bool> {
+/// Counts one more if this thread holds the lock and may take it again, by a call that may or not.
+pub(super) fn enter(registry: &Arc<Registry>, name: &Name, once_per_thread: bool) -> Result<Entry> {
     let entered = with_holds(|holds| {
-        let Some(hold) = holds.get_mut(&key(registry, name)) else { return Ok(false) };
+        let Some(hold) = holds.get_mut(&key(registry, name)) else { return Ok(Entry::Outside) };
         // A lost hold is not entered again: the work inside would not be protected. It stays in the
         // table until its last unlock, which reports the loss once more.
         hold.check(name)?;
+        if hold.once_per_thread || once_per_thread {
+            return Ok(Entry::Busy);
+        }
         let Some(count) = hold.count.checked_add(1) else {
             return Err(Error::config("hold count", u32::MAX, "a smaller one; unlock it").of(name));
         };
         hold.count = count;
-        Ok(true)
+        Ok(Entry::Entered)
     });
     entered.unwrap_or_else(|| {
         let text = "this thread is ending and cannot keep the lock; lock it before the thread ends";
@@ -78,8 +93,13 @@ pub(super) fn enter(registry: &Arc<Registry>, name: &Name) -> Result<bool> {
 }
 
 /// Makes a grant the hold of this thread.
-pub(super) fn adopt(registry: &Arc<Registry>, name: Name, grant: LocalGrant) {
-    let hold = Hold { registry: Arc::clone(registry), grant, count: 1 };
+pub(super) fn adopt(
+    registry: &Arc<Registry>,
+    name: Name,
+    grant: LocalGrant,
+    once_per_thread: bool,
+) {
+    let hold = Hold { registry: Arc::clone(registry), grant, count: 1, once_per_thread };
     // Cannot be `None`: `enter` has just used the table on this thread.
     with_holds(|holds| holds.insert(key(registry, &name), hold));
 }

@@ -43,27 +43,36 @@ pub(crate) struct Wanted<'a> {
     pub(crate) options: &'a LockOptions,
 }
 
+/// What a thread finds in a slot in which it does not wait.
+pub(super) enum Entrance<'a> {
+    Open(Entered<'a>),
+    /// Somebody here has the lock.
+    Busy,
+    /// It would have to wait.
+    Shut,
+}
+
 /// A slot that the thread has entered.
-enum Entered<'a> {
+pub(super) enum Entered<'a> {
     Acquires(Box<Try<'a>>),
     Holds(Spare),
 }
 
 /// The first request of an acquirer.
-struct Try<'a> {
+pub(super) struct Try<'a> {
     acquirer: AcquireLoop<'a>,
     reply: Option<(AcquireOutcome, Sending)>,
 }
 
 /// A lock that the caller does not have yet. It is released when it is dropped.
-struct Spare(Option<Holding>);
+pub(super) struct Spare(Option<Holding>);
 
 impl Spare {
     fn new(slot: &Arc<Slot>, hold: Arc<Hold>) -> Spare {
         Spare(Some(Holding::new(slot, hold)))
     }
 
-    fn take(mut self) -> Option<Holding> {
+    pub(super) fn take(mut self) -> Option<Holding> {
         self.0.take()
     }
 }
@@ -168,37 +177,51 @@ fn enter<'a>(
     waits: &'a mut [LongWait],
 ) -> Result<Option<Vec<Entered<'a>>>> {
     let mut entered = Vec::with_capacity(wanted.len());
-    for (&Wanted { slot, options }, long_wait) in wanted.iter().zip(waits) {
-        let times = (wait_limit, last_deadline(slot.context(), wait_limit));
-        match slot.try_enter(options, wait_limit) {
-            Some(Admission::Acquire { number, .. }) => {
-                let attempt = Attempt::new(slot, options, number);
-                let acquirer = AcquireLoop::new(slot, options, times, long_wait, attempt);
-                entered.push(Entered::Acquires(Box::new(Try { acquirer, reply: None })));
-            }
-            Some(Admission::Held(hold)) => {
-                long_wait.got_lease(&hold);
-                entered.push(Entered::Holds(Spare::new(slot, hold)));
-            }
-            Some(Admission::Busy(blocker)) => {
-                long_wait.blocker = blocker;
-                return Ok(None);
-            }
-            Some(Admission::Cancelled) => {
-                return Err(cancelled_error(slot.context()).of(slot.target().name()));
-            }
-            // The other admissions are for threads that have waited, or may have to.
-            None
-            | Some(
-                Admission::TakeOver(..)
-                | Admission::Granted(_)
-                | Admission::NoReply(_)
-                | Admission::NoTurn
-                | Admission::Ask(..),
-            ) => break,
+    for (&wanted, long_wait) in wanted.iter().zip(waits) {
+        match enter_one(wanted, wait_limit, long_wait)? {
+            Entrance::Open(open) => entered.push(open),
+            Entrance::Busy => return Ok(None),
+            Entrance::Shut => break,
         }
     }
     Ok(Some(entered))
+}
+
+/// Enters a slot, unless the thread would have to wait there.
+pub(super) fn enter_one<'a>(
+    Wanted { slot, options }: Wanted<'a>,
+    wait_limit: WaitLimit,
+    long_wait: &'a mut LongWait,
+) -> Result<Entrance<'a>> {
+    let times = (wait_limit, last_deadline(slot.context(), wait_limit));
+    Ok(match slot.try_enter(options, wait_limit) {
+        Some(Admission::Acquire { number, .. }) => {
+            let attempt = Attempt::new(slot, options, number);
+            let acquirer = AcquireLoop::new(slot, options, times, long_wait, attempt);
+            Entrance::Open(Entered::Acquires(Box::new(Try { acquirer, reply: None })))
+        }
+        Some(Admission::Held(hold)) => {
+            long_wait.got_lease(&hold);
+            Entrance::Open(Entered::Holds(Spare::new(slot, hold)))
+        }
+        Some(Admission::Busy(blocker)) => {
+            long_wait.blocker = blocker;
+            Entrance::Busy
+        }
+        Some(Admission::Cancelled) => {
+            return Err(cancelled_error(slot.context()).of(slot.target().name()));
+        }
+        // The other admissions are for threads that have waited, or may have to.
+        None
+        | Some(
+            Admission::TakeOver(..)
+            | Admission::Granted(_)
+            | Admission::Crowded(_)
+            | Admission::NoReply(_)
+            | Admission::NoTurn
+            | Admission::Ask(..),
+        ) => Entrance::Shut,
+    })
 }
 
 /// Tries all of them, as many at a time as get their replies well within a time-out. Ends with the first that is
@@ -217,7 +240,7 @@ fn ask(entered: &mut [Entered<'_>]) {
 }
 
 /// Tries all of these in one pipeline.
-fn ask_chunk(entered: &mut [Entered<'_>]) {
+pub(super) fn ask_chunk(entered: &mut [Entered<'_>]) {
     // Twice, for those whose connection had died.
     for _ in 0..2 {
         let mut tries: Vec<_> = entered.iter_mut().filter_map(Entered::open).collect();
@@ -237,14 +260,30 @@ fn ask_chunk(entered: &mut [Entered<'_>]) {
 
 /// Releases locks that were granted behind the first that was refused.
 fn give_back(spares: Vec<Spare>) {
+    release_unused(spares, "an earlier lock is not free");
+}
+
+/// Releases locks under which nothing was done, all at once.
+pub(super) fn release_unused(spares: Vec<Spare>, why: &str) {
     let holdings: Vec<_> = spares.into_iter().filter_map(Spare::take).collect();
     // Nothing was done under them, so their callers need not be told.
     for error in release_all(&holdings).into_iter().filter_map(Result::err) {
-        log!(warn, "{error}; it was given back because an earlier lock is not free");
+        log!(warn, "{error}; it was given back because {why}");
     }
 }
 
 impl<'a> Entered<'a> {
+    /// The outcome of a thread that does not wait: its lock, nothing if somebody else has it, or an error.
+    pub(super) fn outcome(self) -> Result<Option<Spare>> {
+        let tried = match self {
+            Entered::Holds(spare) => return Ok(Some(spare)),
+            Entered::Acquires(tried) => tried,
+        };
+        let slot = tried.acquirer.slot;
+        let hold = tried.go_on().map_err(|error| error.of(slot.target().name()))?;
+        Ok(hold.map(|hold| Spare::new(slot, hold)))
+    }
+
     /// The request that is to be sent.
     fn open(&mut self) -> Option<&mut Try<'a>> {
         match self {

@@ -30,6 +30,8 @@ pub(crate) enum Admission {
     Ask(Arc<Hold>, u64),
     /// Somebody has the lock, and the thread does not wait any longer.
     Busy(Option<Blocker>),
+    /// As many threads wait here as the options of this one allow, so it does not.
+    Crowded(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
     NoReply(Duration),
     /// The same, and Redis has replied to other threads meanwhile.

@@ -7,6 +7,7 @@ use crate::engine::context::Context;
 use crate::engine::slot::WaitLimit;
 use crate::kind::multi::guard::MultiGuard;
 use crate::kind::multi::part::{Part, PartGuard, give_back};
+use crate::kind::reentry::Reentry;
 
 /// The most locks of one call.
 const MOST_PARTS: usize = 10_000;
@@ -22,7 +23,16 @@ pub(crate) fn acquire_all(
 ) -> Result<Option<MultiGuard>> {
     let parts = in_order(parts, context)?;
     // Before any I/O: a thread would wait for itself, and a hold that is lost is an error.
-    let mut guards = parts.iter().map(Part::reenter).collect::<Result<Vec<_>>>()?;
+    let wait_limit =
+        || deadline.map_or(WaitLimit::TryOnce, |end| WaitLimit::until(end, context.now()));
+    let mut guards = Vec::with_capacity(parts.len());
+    for part in &parts {
+        match part.reenter(wait_limit())? {
+            Reentry::Entered(guard) => guards.push(Some(guard)),
+            Reentry::Outside => guards.push(None),
+            Reentry::Busy => return Ok(None),
+        }
+    }
     let missing: Vec<&Part> = parts
         .iter()
         .zip(&guards)
@@ -34,11 +44,9 @@ pub(crate) fn acquire_all(
 
     let mut acquired: Vec<PartGuard> = Vec::with_capacity(missing.len());
     while acquired.len() < missing.len() {
-        let wait_limit =
-            deadline.map_or(WaitLimit::TryOnce, |end| WaitLimit::until(end, context.now()));
         let before = acquired.len();
         let (wanted, waits) = (&wanted[before..], &mut waits[before..]);
-        let outcome = acquire_first(wanted, waits, wait_limit, &mut |holding| {
+        let outcome = acquire_first(wanted, waits, wait_limit(), &mut |holding| {
             acquired.push(missing[acquired.len()].hold(holding));
         });
         for (wait, part) in waits.iter_mut().zip(&acquired[before..]) {
@@ -55,7 +63,7 @@ pub(crate) fn acquire_all(
             }
             Err(error) => {
                 waits[acquired.len() - before].not_acquired(Some(&error));
-                return Err(rolled_back(error, acquired));
+                return Err(rolled_back(error, give_back(acquired)));
             }
         }
     }
@@ -65,7 +73,7 @@ pub(crate) fn acquire_all(
         .map(PartGuard::holding)
         .find_map(|holding| holding.check_valid().err().map(|error| error.of(holding.name())));
     if let Some(error) = lost {
-        return Err(rolled_back(error, acquired));
+        return Err(rolled_back(error, give_back(acquired)));
     }
 
     let mut acquired = acquired.into_iter();
@@ -83,14 +91,7 @@ fn in_order(mut parts: Vec<Part>, context: &Context) -> Result<Vec<Part>> {
         let expected = "at most 10,000 locks; one lock for all of them may do";
         return Err(Error::config("parts", format_args!("there are {}", parts.len()), expected));
     }
-    if let Some(other) = parts.iter().find(|part| !part.belongs_to(context)) {
-        let expected = "locks of the client that is asked";
-        let name = other.wanted().slot.target().name();
-        return Err(Error::config("parts", "a lock of another client", expected).of(name));
-    }
-    if let Some(error) = parts.iter_mut().find_map(Part::take_error) {
-        return Err(error);
-    }
+    check(&mut parts, context)?;
     // By all bytes of the name, as all clients see them.
     parts.sort_by(|one, other| order(one).cmp(&order(other)));
     let twice = parts.windows(2).find(|pair| order(&pair[0]) == order(&pair[1]));
@@ -101,16 +102,26 @@ fn in_order(mut parts: Vec<Part>, context: &Context) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
+/// Checks that these can be locks of the client with this context.
+pub(super) fn check(parts: &mut [Part], context: &Context) -> Result<()> {
+    if let Some(other) = parts.iter().find(|part| !part.belongs_to(context)) {
+        let expected = "locks of the client that is asked";
+        let name = other.wanted().slot.target().name();
+        return Err(Error::config("parts", "a lock of another client", expected).of(name));
+    }
+    parts.iter_mut().find_map(Part::take_error).map_or(Ok(()), Err)
+}
+
 /// What the order of parts goes by. Two kinds with one name stay apart: Redis says which of them the key is.
 fn order(part: &Part) -> (&[u8], &'static str) {
     let target = part.wanted().slot.target();
     (target.key(), target.kind().name())
 }
 
-/// The error of a call that had acquired some of its locks, and what became of them.
-fn rolled_back(error: Error, acquired: Vec<PartGuard>) -> Error {
+/// The error of a call that had acquired some of its locks, and what became of them: by name, the outcome of each release.
+pub(super) fn rolled_back(error: Error, released: Vec<(Vec<u8>, Result<()>)>) -> Error {
     let (mut given, mut failed) = (Vec::new(), Vec::new());
-    for (name, outcome) in give_back(acquired) {
+    for (name, outcome) in released {
         match outcome {
             Ok(()) => given.push(format!("\"{}\"", name.escape_ascii())),
             // The error itself names the lock, and says that the release goes on.

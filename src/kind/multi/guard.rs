@@ -4,14 +4,14 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::loss::Loss;
 use crate::base::sync::{Arc, Mutex};
 use crate::base::token::FencingToken;
 use crate::engine::holding::Holding;
 use crate::engine::transaction::apply;
 use crate::kind::LeaseWatch;
-use crate::kind::multi::part::{PartGuard, give_back};
+use crate::kind::multi::part::{PartGuard, combined, give_back};
 use crate::wire::{Pipeline, Value};
 
 /// The holds of several locks, which are released together when it is dropped.
@@ -306,13 +306,7 @@ impl MultiGuard {
     /// # }
     /// ```
     pub fn release(mut self) -> Result<()> {
-        let outcomes = give_back(std::mem::take(&mut self.0));
-        let mut errors: Vec<Error> = outcomes.into_iter().filter_map(|(_, it)| it.err()).collect();
-        // A loss first: what was done may be wrong, while the other releases go on.
-        errors.sort_by_key(|error| !error.is_lost());
-        let first =
-            errors.into_iter().reduce(|first, other| first.with_consequence(&other.to_string()));
-        first.map_or(Ok(()), Err)
+        combined(give_back(std::mem::take(&mut self.0)).into_iter().map(|(_, outcome)| outcome))
     }
 }
 

@@ -7,8 +7,10 @@ use crate::engine::acquire::several::Wanted;
 use crate::engine::context::Context;
 use crate::engine::holding::Holding;
 use crate::engine::release::release_all;
+use crate::engine::slot::WaitLimit;
 use crate::engine::thread_hold::adopt;
 use crate::kind::hold::{OwnedHold, ThreadHeld};
+use crate::kind::reentry::Reentry;
 use crate::kind::{Guard, Handle, Permit, ReadGuard, UpgradableReadGuard, WriteGuard};
 
 /// One lock for [`LockClient::lock_all`](crate::LockClient::lock_all), and what is asked of it.
@@ -34,7 +36,7 @@ pub struct Part {
 }
 
 impl Part {
-    pub(in crate::kind) fn new(handle: Handle) -> Part {
+    pub(crate) fn new(handle: Handle) -> Part {
         Part { handle, error: None }
     }
 
@@ -57,13 +59,14 @@ impl Part {
     }
 
     /// Enters a hold of this thread once more, if there is one.
-    pub(super) fn reenter(&self) -> Result<Option<PartGuard>> {
+    pub(super) fn reenter(&self, wait_limit: WaitLimit) -> Result<Reentry<PartGuard>> {
         let (share, access) = (self.handle.share(), self.access());
         // Permits belong to no thread: each call gets others.
         if let Share::Permits { .. } = share {
-            return Ok(None);
+            return Ok(Reentry::Outside);
         }
-        Ok(self.handle.reenter(access)?.map(|held| PartGuard::of(held, access)))
+        let reentry = self.handle.reenter(access, wait_limit)?;
+        Ok(reentry.map(|held| PartGuard::of(held, access)))
     }
 
     /// The guard of this part, which was just acquired.
@@ -175,6 +178,16 @@ impl PartGuard {
     pub fn fencing_token(&self) -> FencingToken {
         self.holding().hold.token()
     }
+}
+
+/// The error of several releases, if any failed: the first, and in its text the others.
+pub(super) fn combined(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let mut errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
+    // A loss first: what was done may be wrong, while the other releases go on.
+    errors.sort_by_key(|error| !error.is_lost());
+    let first =
+        errors.into_iter().reduce(|first, other| first.with_consequence(&other.to_string()));
+    first.map_or(Ok(()), Err)
 }
 
 /// Releases guards, in one exchange. Returns the name and the outcome of each that its thread no longer holds.

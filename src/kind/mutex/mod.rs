@@ -5,6 +5,7 @@ pub(crate) mod quorum;
 
 use crate::kind::Handle;
 use crate::kind::method::{kind_methods, lock_methods};
+use crate::kind::owned_method::owned_methods;
 
 pub(crate) use lock_kind::MutexKind;
 
@@ -20,8 +21,8 @@ pub(crate) use lock_kind::MutexKind;
 /// [Limits](crate::guide::limits) has the whole list.
 ///
 /// **How it differs from [`std::sync::Mutex`].** Taking it does I/O and can fail. It can be lost while it is
-/// held. It contains no data. It is reentrant: a thread that holds it can take it again without waiting. A
-/// panic does not poison it: the guard's drop releases it.
+/// held. It contains no data. It is reentrant, unless [an option](crate::LockOptions::reentrant) says otherwise: a
+/// thread that holds it can take it again without waiting. A panic does not poison it: the guard's drop releases it.
 ///
 /// Handles are cheap to clone and to send. All handles of one name in one client are one lock.
 ///
@@ -42,6 +43,10 @@ pub struct Mutex(Handle);
 
 kind_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
 lock_methods!(Mutex, "let lock = client.mutex(\"orders:42\")?;");
+owned_methods! {
+    Mutex, "let lock = client.mutex(\"orders:42\")?;", None, "", "lock";
+    lock_owned, try_lock_owned, try_lock_owned_for, try_lock_owned_until
+}
 
 impl Mutex {
     /// Asks the present holder, in whatever process, to release the lock. Returns whether its

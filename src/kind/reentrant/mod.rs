@@ -4,6 +4,7 @@ mod lock_kind;
 
 use crate::kind::Handle;
 use crate::kind::method::{kind_methods, lock_methods};
+use crate::kind::owned_method::owned_methods;
 
 pub(crate) use lock_kind::ReentrantKind;
 
@@ -34,3 +35,7 @@ pub struct ReentrantLock(Handle);
 
 kind_methods!(ReentrantLock, "let lock = client.reentrant(\"orders:42\")?;");
 lock_methods!(ReentrantLock, "let lock = client.reentrant(\"orders:42\")?;");
+owned_methods! {
+    ReentrantLock, "let lock = client.reentrant(\"orders:42\")?;", None, "", "lock";
+    lock_owned, try_lock_owned, try_lock_owned_for, try_lock_owned_until
+}

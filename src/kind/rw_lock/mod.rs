@@ -6,6 +6,7 @@ use crate::base::error::Result;
 use crate::base::share::{Access, Share};
 use crate::engine::slot::WaitLimit;
 use crate::kind::method::{every_kind_methods, shared_methods};
+use crate::kind::owned_method::owned_methods;
 use crate::kind::{Handle, Part};
 
 pub use guard::{ReadGuard, UpgradableReadGuard, WriteGuard};
@@ -164,6 +165,15 @@ access_methods! {
     UpgradableReadGuard, UpgradableRead, "as the upgradable reader, beside readers";
     /// There is one at a time.
     upgradable_read, try_upgradable_read, try_upgradable_read_for, try_upgradable_read_until
+}
+
+owned_methods! {
+    RwLock, "let lock = client.rw_lock(\"orders:42\")?;", Some(Access::Read), " as a reader, beside others", "read";
+    read_owned, try_read_owned, try_read_owned_for, try_read_owned_until
+}
+owned_methods! {
+    RwLock, "let lock = client.rw_lock(\"orders:42\")?;", Some(Access::Write), " as the writer, alone", "write";
+    write_owned, try_write_owned, try_write_owned_for, try_write_owned_until
 }
 
 impl RwLock {

@@ -30,6 +30,12 @@ pub(super) enum Step {
     TryLock(usize, usize),
     /// Only where it need not wait.
     Lock(usize, usize),
+    /// By a handle that enters nothing, and whose hold is not entered.
+    TryOnce(usize, usize),
+    /// For no thread; then it becomes the hold of this one.
+    TryOwned(usize, usize),
+    /// So many of all names that are free; then they become holds of this thread.
+    Claim(usize, usize),
     /// A thread of this client waits for the mutex.
     Queue(usize),
     Release(usize, usize),
@@ -59,6 +65,8 @@ pub(super) enum Step {
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
     pub(super) count: u32,
+    /// Whether its thread may not enter it.
+    once: bool,
     valid_until: u64,
     /// Since when the key is not its own any more.
     dispossessed: Option<u64>,
@@ -120,9 +128,12 @@ impl Model {
         }
     }
 
-    fn take(&mut self, client: usize, name: usize) -> Expected {
-        if self.holds[client][name].is_some() {
+    fn take(&mut self, client: usize, name: usize, once: bool, waits: bool) -> Expected {
+        if let Some(hold) = &self.holds[client][name] {
+            let may_enter = !once && !hold.once;
             return match self.is_valid(client, name) {
+                Some(true) if !may_enter && waits => Expected::Refused,
+                Some(true) if !may_enter => Expected::Busy,
                 Some(true) => {
                     self.holds[client][name].iter_mut().for_each(|hold| hold.count += 1);
                     Expected::Granted
@@ -134,7 +145,31 @@ impl Model {
             return Expected::Busy;
         }
         self.grant(client, name);
+        self.holds[client][name].iter_mut().for_each(|hold| hold.once = once);
         Expected::Granted
+    }
+
+    /// Takes it for no thread.
+    fn own(&mut self, client: usize, name: usize) -> Expected {
+        match self.holds[client][name] {
+            Some(_) => Expected::Busy,
+            None => self.take(client, name, false, false),
+        }
+    }
+
+    /// Takes so many of all that are free.
+    fn claim(&mut self, client: usize, most: usize) -> Expected {
+        let mut claimed = [false; NAMES];
+        for name in 0..NAMES {
+            let missing = claimed.iter().filter(|&&is| is).count() < most;
+            claimed[name] = missing && self.own(client, name) == Expected::Granted;
+        }
+        Expected::Claimed(claimed)
+    }
+
+    /// Whether no hold of this client was lost, as far as is known.
+    fn is_sound(&self, client: usize, name: usize) -> bool {
+        self.holds[client][name].is_none() || self.is_valid(client, name) == Some(true)
     }
 
     fn grant(&mut self, client: usize, name: usize) {
@@ -143,7 +178,7 @@ impl Model {
         self.keys[name] = Key::Of(client, end(ttl));
         let valid_until = end(ttl - ttl / 100 - 2);
         self.holds[client][name] =
-            Some(Hold { count: 1, valid_until, dispossessed: None, evicted: false });
+            Some(Hold { count: 1, once: false, valid_until, dispossessed: None, evicted: false });
     }
 
     /// The key is given up: the next has it.
@@ -243,6 +278,9 @@ impl ReferenceStateMachine for Model {
         prop_oneof![
             10 => which().prop_map(|(client, name)| Step::TryLock(client, name)),
             5 => which().prop_map(|(client, name)| Step::Lock(client, name)),
+            4 => which().prop_map(|(client, name)| Step::TryOnce(client, name)),
+            4 => which().prop_map(|(client, name)| Step::TryOwned(client, name)),
+            4 => (0..CLIENTS, 0..=NAMES).prop_map(|(client, most)| Step::Claim(client, most)),
             6 => (0..CLIENTS).prop_map(Step::Queue),
             6 => which().prop_map(|(client, name)| Step::Release(client, name)),
             2 => which().prop_map(|(client, name)| Step::Drop(client, name)),
@@ -265,6 +303,9 @@ impl ReferenceStateMachine for Model {
             4 => (prop::bool::ANY, which()).prop_map(|(answer, (client, name))| {
                 Step::Losing(answer, Box::new(Step::TryLock(client, name)))
             }),
+            2 => (prop::bool::ANY, 0..CLIENTS, 1..=NAMES).prop_map(|(answer, client, most)| {
+                Step::Losing(answer, Box::new(Step::Claim(client, most)))
+            }),
             3 => (prop::bool::ANY, which()).prop_map(|(answer, (client, name))| {
                 Step::Losing(answer, Box::new(Step::Release(client, name)))
             }),
@@ -286,7 +327,10 @@ impl ReferenceStateMachine for Model {
                 Step::Lock(..) | Step::Suspend(_) | Step::Losing(..) | Step::Queue(_)
             );
         }
-        if let Step::TryLock(client, MUTEX) | Step::Lock(client, MUTEX) = step
+        if let Step::TryLock(client, MUTEX)
+        | Step::Lock(client, MUTEX)
+        | Step::TryOnce(client, MUTEX)
+        | Step::TryOwned(client, MUTEX) = step
             && model.queue.contains(client)
         {
             return false;
@@ -301,9 +345,12 @@ impl ReferenceStateMachine for Model {
             }
             Step::Share(client, act) => model.shared.allows(client, act, model.now),
             // A renewal that is not awaited may or may not have found out.
-            Step::TryLock(client, name) => {
+            Step::TryLock(client, name) | Step::TryOnce(client, name) => {
                 model.holds[client][name].is_none() || model.is_valid(client, name).is_some()
             }
+            // A lost hold of the thread does not concern them, and its guards would be mixed with the new one.
+            Step::TryOwned(client, name) => model.is_sound(client, name),
+            Step::Claim(client, _) => (0..NAMES).all(|name| model.is_sound(client, name)),
             Step::Lock(client, name) => match model.holds[client][name] {
                 Some(_) => model.is_valid(client, name).is_some(),
                 None => model.is_free(name),
@@ -360,7 +407,11 @@ impl ReferenceStateMachine for Model {
             return model;
         }
         model.expected = match *step {
-            Step::TryLock(client, name) | Step::Lock(client, name) => model.take(client, name),
+            Step::TryLock(client, name) => model.take(client, name, false, false),
+            Step::Lock(client, name) => model.take(client, name, false, true),
+            Step::TryOnce(client, name) => model.take(client, name, true, false),
+            Step::TryOwned(client, name) => model.own(client, name),
+            Step::Claim(client, most) => model.claim(client, most),
             Step::Release(client, name) => model.leave(client, name),
             Step::Drop(client, name) => {
                 model.leave(client, name);

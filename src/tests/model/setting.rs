@@ -18,6 +18,8 @@ pub(crate) enum Expected {
     /// A thread would wait for itself.
     Refused,
     Was(bool),
+    /// Which names were claimed.
+    Claimed([bool; 2]),
 }
 
 pub(crate) const fn ms(span: u64) -> Duration {

@@ -29,6 +29,7 @@
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
 //! | `several` | several locks at once |
+//! | `claim` | those of several locks that are free, owned leases, a bound on waiters |
 //!
 //! Every scenario asserts by its [`world::Witness`] that nobody enters while a valid hold is inside,
 //! and that tokens grow; by its end that every thread has its verdict, that the worker and the
@@ -36,6 +37,7 @@
 //! nothing will come is a deadlock, which the checker reports; one that is helped only by its next
 //! heartbeat is found by the time that has passed.
 
+mod claim;
 mod end;
 mod faults;
 mod local;
@@ -62,6 +64,7 @@ fn scenarios() -> Vec<Scenario> {
         loss::SCENARIOS,
         end::SCENARIOS,
         several::SCENARIOS,
+        claim::SCENARIOS,
     ];
     groups
         .into_iter()

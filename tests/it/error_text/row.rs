@@ -79,6 +79,7 @@ pub(crate) fn predicates(error: &Error) -> String {
         ("is_not_replicated", error.is_not_replicated()),
         ("is_not_fsynced", error.is_not_fsynced()),
         ("is_refused", error.is_refused()),
+        ("is_crowded", error.is_crowded()),
     ];
     let names: Vec<&str> =
         all.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect();

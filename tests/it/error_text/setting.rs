@@ -76,6 +76,11 @@ pub(crate) fn rows() -> Vec<Row> {
                 .unwrap_err(),
         ),
         row(
+            "`max_waiters(0)`",
+            "allow one, or call `try_lock`",
+            nowhere.mutex_with("orders:42", LockOptions::new().max_waiters(0)).unwrap_err(),
+        ),
+        row(
             "`max_size(0)`",
             "allow a connection",
             LockClient::builder("redis://localhost").max_size(0).build().unwrap_err(),

@@ -17,6 +17,8 @@ const NAME: &str = "orders:42";
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = holds();
     rows.extend(jobs());
+    rows.extend(reentries());
+    rows.push(crowded());
     rows.extend(losses());
     rows.extend(waits());
     rows
@@ -66,6 +68,69 @@ fn unheard_success() -> Row {
         "look whether it is recorded",
         error,
     )
+}
+
+/// Threads that would wait for themselves.
+fn reentries() -> Vec<Row> {
+    let server = Server::builder().tcp().start().unwrap();
+    let client = LockClient::builder(server.tcp_url()).reentrant_by_key(false).build().unwrap();
+    let once = client.mutex_with(NAME, LockOptions::new().reentrant(false)).unwrap();
+    let usual = client.mutex(NAME).unwrap();
+    let guard = once.lock().unwrap();
+    let mut rows = vec![row(
+        "`lock` twice in one thread with `reentrant(false)`",
+        "release it first, or try",
+        usual.lock().unwrap_err(),
+    )];
+    guard.release().unwrap();
+    let guard = usual.lock().unwrap();
+    rows.push(row(
+        "`lock` through a handle with `reentrant(false)` in a thread that has the lock",
+        "release it first, or try",
+        once.lock().unwrap_err(),
+    ));
+    rows.push(row(
+        "`lock_owned` in a thread that has a guard of the lock",
+        "release it first, or try",
+        usual.lock_owned().map(drop).unwrap_err(),
+    ));
+    guard.release().unwrap();
+    let within =
+        |work: &dyn Fn() -> Error| client.with_lock(NAME, SOON, Lease::default(), work).unwrap();
+    rows.push(row(
+        "`with_lock` in itself, with `reentrant_by_key(false)`",
+        "call it once",
+        within(&|| client.with_lock(NAME, SOON, Lease::default(), || ()).unwrap_err()),
+    ));
+    let lock = client.rw_lock(NAME).unwrap();
+    let guard = lock.read().unwrap();
+    rows.push(row(
+        "`read_owned` in a thread that reads",
+        "release it first, or wait for a limited time",
+        lock.read_owned().map(drop).unwrap_err(),
+    ));
+    guard.release().unwrap();
+    let error = client.claim([&open(&server).mutex(NAME).unwrap()], 1).map(drop).unwrap_err();
+    rows.push(row("a claim of another client's lock", "ask that client", error));
+    rows
+}
+
+/// Another program has the lock for ever, and one thread waits.
+fn crowded() -> Row {
+    let server = Server::builder().tcp().start().unwrap();
+    let client = open(&server);
+    ask::<()>(&server, &["SET", NAME, "old-worker"]);
+    let lock = client.mutex_with(NAME, LockOptions::new().max_waiters(1)).unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock.lock().map(drop));
+        until("it waits", || ask::<u64>(&server, &["ZCARD", "{orders:42}:queue"]) == 1);
+        // After the reply to that thread.
+        assert!(lock.try_lock().unwrap().is_none());
+        let error = lock.lock().unwrap_err();
+        assert_eq!(lock.cancel_waits(), 1);
+        assert!(first.join().unwrap().unwrap_err().is_cancelled());
+        row("one more thread waits than `max_waiters` allows", "try later, or raise it", error)
+    })
 }
 
 fn holds() -> Vec<Row> {

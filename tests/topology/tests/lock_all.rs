@@ -16,6 +16,7 @@ suite! {
     threads_with_any_order_exclude_each_other
     loss_of_one_is_the_loss_of_all
     transaction_needs_all_locks
+    claim_takes_those_that_are_free
 }
 
 /// Where a lock is on one server at a time.
@@ -101,6 +102,25 @@ fn loss_of_one_is_the_loss_of_all<T: Single>(scene: &Scene<'_, T>) {
     let error = guard.release().unwrap_err();
     assert!(error.is_lost(), "{error:?}");
     assert!(!is_any_locked(&locks(scene, &client)));
+}
+
+fn claim_takes_those_that_are_free<T: Single>(scene: &Scene<'_, T>) {
+    let (here, there) = (scene.client(), scene.client());
+    let (ours, theirs) = (locks(scene, &here), locks(scene, &there));
+    let held = theirs[2].lock_owned().unwrap();
+    let claimed = here.claim(&ours, 4).unwrap();
+    let names = [0, 1, 3, 4].map(|number: usize| scene.name(ENDS[number]));
+    assert_eq!(
+        claimed.iter().map(|it| it.name()).collect::<Vec<_>>(),
+        names.each_ref().map(Vec::as_slice)
+    );
+    claimed.iter().for_each(|lease| lease.check().unwrap());
+    let last = there.claim(&theirs, ENDS.len()).unwrap();
+    assert_eq!(last.len(), 1);
+    held.release().unwrap();
+    here.release_all(claimed).unwrap();
+    there.release_all(last).unwrap();
+    assert!(!is_any_locked(&ours));
 }
 
 /// In a cluster only where all names have one hash tag.

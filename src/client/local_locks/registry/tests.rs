@@ -112,7 +112,7 @@ fn unlock_of_a_lost_hold_reports_it_and_spares_next_holder() {
             assert!(locks.is_held("x"));
             locks.unlock("x").unwrap();
         });
-        until(|| locks.0.has_holder("x"));
+        until(|| locks.registry.has_holder("x"));
         assert!(locks.unlock("x").unwrap_err().is_lost());
         assert!(locks.unlock("x").unwrap_err().is_lost());
         let error = locks.unlock("x").unwrap_err();
@@ -163,7 +163,7 @@ fn threads_get_the_lock_in_order_of_arrival() {
                 served.lock().unwrap().push((number, locks.fencing_token("x").unwrap()));
                 locks.unlock("x").unwrap();
             });
-            until(|| locks.0.waiting("x") == number + 1);
+            until(|| locks.registry.waiting("x") == number + 1);
         }
         locks.unlock("x").unwrap();
     });
@@ -178,9 +178,9 @@ fn first_waiter_that_gives_up_lets_the_next_one_in() {
     assert!(locks.try_lock("x", NOW, Lease::fixed(2 * SECOND)).unwrap());
     thread::scope(|scope| {
         let first = scope.spawn(|| locks.try_lock("x", SECOND, Lease::default()).unwrap());
-        until(|| locks.0.waiting("x") == 1);
+        until(|| locks.registry.waiting("x") == 1);
         let second = scope.spawn(|| locks.try_lock("x", HOUR, Lease::default()).unwrap());
-        until(|| locks.0.waiting("x") == 2);
+        until(|| locks.registry.waiting("x") == 2);
         clock.pass(SECOND);
         assert!(!first.join().unwrap());
         clock.pass(SECOND);
@@ -194,11 +194,11 @@ fn unused_lock_leaves_no_entry() {
     assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
     assert!(!is_free(&locks));
     locks.unlock("x").unwrap();
-    assert!(locks.0.is_empty());
+    assert!(locks.registry.is_empty());
     assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
     clock.pass(SECOND);
     assert!(locks.unlock("x").unwrap_err().is_lost());
-    assert!(locks.0.is_empty());
+    assert!(locks.registry.is_empty());
 }
 
 /// The thread-locals of a thread end in the reverse order of their first use.
@@ -233,7 +233,7 @@ fn ending_thread_releases_its_holds_and_takes_no_other() {
     assert!(taken.unwrap_err().is_refused());
     assert!(left.unwrap_err().is_not_held() && !is_held.unwrap());
     thread.join().unwrap();
-    assert!(is_free(&locks) && locks.0.is_empty());
+    assert!(is_free(&locks) && locks.registry.is_empty());
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn inspection_shows_the_holder_and_each_waiter_in_order() {
     thread::scope(|scope| {
         for waiting in 1..=2 {
             scope.spawn(|| assert!(!locks.try_lock("x", SECOND * 10, Lease::default()).unwrap()));
-            until(|| locks.0.waiting("x") == waiting);
+            until(|| locks.registry.waiting("x") == waiting);
             clock.pass(SECOND);
         }
         let seen = locks.inspect("x").unwrap();
@@ -293,7 +293,7 @@ fn waits_and_the_grace_end_at_once() {
     thread::scope(|scope| {
         let waits = [(); 3]
             .map(|()| scope.spawn(|| locks.try_lock("x", HOUR, Lease::default()).unwrap_err()));
-        until(|| locks.0.waiting("x") == 3);
+        until(|| locks.registry.waiting("x") == 3);
         let close = scope.spawn(|| locks.close(HOUR, NOW));
         for wait in waits {
             assert!(wait.join().unwrap().is_cancelled());
@@ -302,5 +302,5 @@ fn waits_and_the_grace_end_at_once() {
         let report = close.join().unwrap();
         assert_eq!((report.cancelled(), report.finished()), (3, 1), "{report}");
     });
-    assert!(locks.0.is_empty());
+    assert!(locks.registry.is_empty());
 }

@@ -26,7 +26,7 @@
 //! | `enter` | nobody acquires, and no entry is in the way | asking, or arriving if it yields | the thread acquires |
 //! | | lingering, with suitable options | held | the thread holds |
 //! | | lingering, with others | asking | the thread releases the old entry and acquires |
-//! | | any other | queued, or busy if it makes one attempt only | |
+//! | | any other | queued; or busy if it makes one attempt only, or crowded if as many wait as its options allow | |
 //! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
 //! | `take_received`, `take_passed` | arriving | asking | |
 //! | | resting, given | asking again, or ending with what was received | |
@@ -173,8 +173,8 @@ impl SlotState {
         EnterOutcome::Wait(waiter)
     }
 
-    /// The same for a thread that does not wait. Returns nothing if it would have to. `asks` says whether it asks
-    /// for those who wait before it shares the entry of a reader.
+    /// The same for a thread that does not wait. Returns nothing if it would have to. `asks` says whether it may ask
+    /// Redis, or have the acquirer ask, before it is admitted.
     pub(super) fn try_enter(
         &mut self,
         request: &EnterRequest,
@@ -194,6 +194,10 @@ impl SlotState {
         if let Some(entered) = self.reuse_linger(request, step) {
             return Some(entered);
         }
+        // Also for a thread that would be the acquirer: an upgrade may wait beside it.
+        if self.is_crowded_for(request) {
+            return Some(EnterOutcome::Now(Admission::Crowded(self.blocker())));
+        }
         if self.may_acquire() {
             self.fairness.come(step.now);
             return Some(EnterOutcome::Now(self.acquire(request, step.now)));
@@ -209,9 +213,12 @@ impl SlotState {
                     return Some(EnterOutcome::Now(Admission::Busy(blocker)));
                 }
                 // The holder may have released the lock since. A single attempt promises a fresh look, so
-                // the acquirer asks at once, and the reply serves both threads.
-                acquirer.retry_now = true;
-                step.wakes_acquirer = true;
+                // the acquirer asks at once, and the reply serves both threads. Not for one that does not wait
+                // for that reply: a claim of many locks would make as many of them ask.
+                if asks {
+                    acquirer.retry_now = true;
+                    step.wakes_acquirer = true;
+                }
             }
             _ => {}
         }
@@ -269,6 +276,21 @@ impl SlotState {
 
     fn may_acquire(&self) -> bool {
         self.acquirer.is_none() && (self.overlaps || self.entries.is_empty())
+    }
+
+    /// Whether as many threads wait here as the options of this one allow.
+    fn is_crowded_for(&self, request: &EnterRequest) -> bool {
+        let Some(most) = request.options.max_waiters else { return false };
+        // A single attempt waits for no holder, but for a reply at most.
+        if request.wait_limit == WaitLimit::TryOnce {
+            return false;
+        }
+        let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
+        let ahead = usize::from(acquirer) + usize::from(self.upgrader.is_some());
+        let waits = |waiter: &&Arc<Waiter>| waiter.request.wait_limit != WaitLimit::TryOnce;
+        // No further than the bound: thousands may wait by handles without one.
+        let most = most as usize;
+        ahead + self.queue.iter().filter(waits).take(most).count() >= most
     }
 
     /// A thread that waits here, and not to read, shuts the door: those that come later wait behind it.

@@ -101,6 +101,7 @@ impl Bench {
                 self.held.push(hold);
             }
             Admission::Busy(_)
+            | Admission::Crowded(_)
             | Admission::NoReply(_)
             | Admission::NoTurn
             | Admission::Cancelled => {}
@@ -133,6 +134,7 @@ impl Bench {
             Admission::Held(_) | Admission::Granted(_) => "held",
             Admission::Ask(..) => "ask",
             Admission::Busy(_) => "busy",
+            Admission::Crowded(_) => "crowded",
             Admission::NoReply(_) | Admission::NoTurn => "unanswered",
             Admission::Cancelled => "cancelled",
         };

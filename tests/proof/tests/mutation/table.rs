@@ -2093,4 +2093,105 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "several locks",
         "leasehold::tests::observe::end::part_after_one_that_came_too_late_is_given_back_as_itself",
     ),
+    // Owned leases, reentry by choice, a bound on waiters, claims.
+    bug(
+        "owned-lease-is-a-reentry",
+        "an owned lease is never a re-entry",
+        "leasehold::tests::owned::guard_of_the_thread_is_in_the_way_at_once",
+    ),
+    bug(
+        "owned-waits-for-its-thread",
+        "rule 38",
+        "leasehold::tests::owned::guard_of_the_thread_is_in_the_way_at_once",
+    ),
+    bug(
+        "owned-readers-exclude-each-other",
+        "readers beside each other",
+        "leasehold::tests::owned::readers_own_leases_beside_each_other",
+    ),
+    bug(
+        "hold-entered-against-its-option",
+        "reentrant(false)",
+        "leasehold::tests::reentry::hold_is_entered_through_no_handle",
+    ),
+    bug(
+        "handle-enters-against-its-option",
+        "reentrant(false)",
+        "leasehold::tests::reentry::hold_is_entered_through_no_handle",
+    ),
+    bug(
+        "not-reentrant-and-waits-for-itself",
+        "rule 38",
+        "leasehold::tests::reentry::hold_is_entered_through_no_handle",
+    ),
+    bug(
+        "readers-once-per-thread",
+        "readers are inside together",
+        "leasehold::tests::reentry::readers_read_once_more",
+    ),
+    bug(
+        "passed-hold-keeps-the-options-before",
+        "reentrant(false), rule 17",
+        "leasehold::tests::reentry::lease_that_is_passed_on_has_the_options_of_the_next_thread",
+    ),
+    bug(
+        "several-wait-for-their-thread",
+        "rule 38",
+        "leasehold::tests::reentry::several_locks_are_none_while_the_thread_has_one",
+    ),
+    bug(
+        "keys-are-always-reentrant",
+        "reentrant_by_key(false)",
+        "leasehold::tests::reentry::locks_by_key_follow_the_client",
+    ),
+    bug(
+        "acquirer-does-not-count",
+        "max_waiters",
+        "leasehold::tests::crowd::one_more_than_allowed_is_told_at_once_who_has_the_lock_elsewhere",
+    ),
+    bug(
+        "upgrade-does-not-count",
+        "max_waiters",
+        "leasehold::tests::crowd::upgrade_counts_and_is_not_refused",
+    ),
+    bug(
+        "single-attempts-count",
+        "max_waiters",
+        "leasehold::tests::crowd::single_attempts_that_wait_for_a_reply_do_not_count",
+    ),
+    bug(
+        "crowd-is-not-told-the-holder",
+        "max_waiters",
+        "leasehold::tests::crowd::crowd_is_turned_away_and_the_others_are_served",
+    ),
+    bug(
+        "claim-keeps-what-is-beyond",
+        "a claim takes no more than it was asked for",
+        "leasehold::tests::claim::locks_beyond_what_was_asked_for_are_given_back_at_once",
+    ),
+    bug(
+        "claim-passes-an-error-over",
+        "after an error nothing is kept",
+        "leasehold::tests::claim::wrong_type_gives_everything_back",
+    ),
+    bug(
+        "claim-tries-one-by-one",
+        "a claim is one pipeline",
+        "leasehold::tests::claim::free_locks_take_one_exchange_there_and_one_back",
+    ),
+    bug(
+        "claim-kept-after-an-error",
+        "after an error nothing is kept",
+        "leasehold::tests::claim::error_of_a_later_pipeline_names_what_was_given_back",
+    ),
+    bug(
+        "claim-counts-each-pipeline-alone",
+        "a claim takes no more than it was asked for",
+        "leasehold::tests::claim::taken_locks_are_passed_over_in_pipelines_that_grow",
+    ),
+    bug(
+        "leases-released-one-by-one",
+        "release_all is one pipeline",
+        "leasehold::tests::claim::free_locks_take_one_exchange_there_and_one_back",
+    ),
 ];
