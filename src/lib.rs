@@ -134,9 +134,10 @@ pub use client::{
     QuorumClientBuilder,
 };
 pub use kind::{
-    Begun, Guard, LastRun, LeaseWatch, Missed, MultiGuard, Mutex, Once, OwnedLease, Part,
-    PartGuard, Period, Permit, ReadGuard, ReentrantLock, Run, RunEnd, RunOutcome, RunResult,
-    RwLock, Semaphore, UpgradableReadGuard, WriteGuard,
+    Begun, Election, Guard, LastRun, Leader, Leadership, LeaseWatch, Missed, MultiGuard, Mutex,
+    Observation, Observed, Once, OwnedLease, Part, PartGuard, Period, Permit, ReadGuard,
+    ReentrantLock, Run, RunEnd, RunOutcome, RunResult, RwLock, Semaphore, UpgradableReadGuard,
+    WriteGuard,
 };
 pub use observe::Observer;
 pub use redis;

@@ -374,6 +374,7 @@ pub struct Inspection {
     pub(crate) waiters: Vec<WaitingProcess>,
     pub(crate) waiting: Option<usize>,
     pub(crate) permits: Option<PermitCount>,
+    pub(crate) word: Option<Vec<u8>>,
     pub(crate) servers: Vec<ServerInspection>,
 }
 
@@ -443,6 +444,21 @@ impl Inspection {
         self.permits
     }
 
+    /// What the leader of an election [proclaims](crate::Leadership::proclaim); `None` for other kinds of lock, and while
+    /// nobody leads or the leader has not said anything in its term.
+    ///
+    /// ```
+    /// # fn demo(election: &leasehold::Election) -> leasehold::Result<()> {
+    /// if let Some(word) = election.inspect()?.word() {
+    ///     println!("the leader says {}", String::from_utf8_lossy(word));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn word(&self) -> Option<&[u8]> {
+        self.word.as_deref()
+    }
+
     /// What each server of a [`QuorumClient`](crate::QuorumClient) says, in the order of its addresses; empty for
     /// any other client.
     ///
@@ -471,6 +487,9 @@ impl fmt::Display for Inspection {
         for (number, holder) in self.holders.iter().enumerate() {
             let by = if number == 0 { "held by" } else { "\nand by" };
             write!(f, "{by} {}", holder.details())?;
+        }
+        if let Some(word) = &self.word {
+            write!(f, "\nsays \"{}\"", Shown(word))?;
         }
         match self.waiting {
             Some(0) => f.write_str("\nnobody waits")?,

@@ -24,18 +24,22 @@ pub enum Kind {
     Semaphore,
     /// A [`RwLock`](crate::RwLock).
     RwLock,
+    /// An [`Election`](crate::Election).
+    Election,
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Mutex, Kind::ReentrantLock, Kind::Semaphore, Kind::RwLock];
+    const ALL: [Kind; 5] =
+        [Kind::Mutex, Kind::ReentrantLock, Kind::Semaphore, Kind::RwLock, Kind::Election];
 
-    /// Its name: `mutex`, `reentrant lock`, `semaphore` or `read-write lock`.
+    /// Its name: `mutex`, `reentrant lock`, `semaphore`, `read-write lock` or `election`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Mutex => "mutex",
             Kind::ReentrantLock => "reentrant lock",
             Kind::Semaphore => "semaphore",
             Kind::RwLock => "read-write lock",
+            Kind::Election => "election",
         }
     }
 

@@ -46,7 +46,13 @@ words! {
     /// Its signs of life.
     SIGNS_OF_WEIGHTED = "signs",
     /// When a job ran last.
-    RECORD = "record";
+    RECORD = "record",
+    /// The line of an election: its candidates.
+    LINE_OF_ELECTION = "candidates",
+    /// Their signs of life.
+    SIGNS_OF_ELECTION = "pulses",
+    /// What the leader of an election says, and in which term.
+    WORD_OF_ELECTION = "word";
     // Of counted locks.
     "changes", "limit", "slots", "permits", "readers", "writers", "upgrade",
     // Of anything else.

@@ -20,6 +20,8 @@ pub(crate) enum Share {
     Permits { count: u32, limit: u32 },
     /// A read-write lock, in this way.
     Access(Access),
+    /// All of an election. Only its owner's value says so.
+    Lead,
 }
 
 /// How a read-write lock is held. Each way is greater than those before it.
@@ -55,7 +57,7 @@ impl Share {
     /// The limit that the user declares; `None` for a lock that has one holder.
     pub(crate) fn limit(self) -> Option<u64> {
         match self {
-            Share::Whole => None,
+            Share::Whole | Share::Lead => None,
             Share::Permits { limit, .. } => Some(limit.into()),
             Share::Access(_) => Some(ALL),
         }
@@ -65,7 +67,7 @@ impl Share {
     pub(crate) fn access(self) -> Option<Access> {
         match self {
             Share::Access(access) => Some(access),
-            Share::Whole | Share::Permits { .. } => None,
+            Share::Whole | Share::Permits { .. } | Share::Lead => None,
         }
     }
 
@@ -77,7 +79,7 @@ impl Share {
     /// How much of the limit it takes.
     pub(crate) fn weight(self) -> u64 {
         match self {
-            Share::Whole | Share::Access(Access::Write) => ALL,
+            Share::Whole | Share::Lead | Share::Access(Access::Write) => ALL,
             Share::Permits { count, .. } => count.into(),
             Share::Access(Access::Read) => 1,
             // More than half, so that there is one of them, and room for readers.

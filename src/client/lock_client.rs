@@ -11,11 +11,12 @@ use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::text::Span;
 use crate::engine::Engine;
+use crate::kind::election::ElectionKind;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::semaphore::HIGHEST_LIMIT;
 use crate::kind::weighted::{RW_LOCK, SEMAPHORE};
-use crate::kind::{Handle, Mutex, ReentrantLock, RwLock, Semaphore};
+use crate::kind::{Election, Handle, Mutex, ReentrantLock, RwLock, Semaphore};
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::keys;
 
@@ -271,6 +272,49 @@ impl LockClient {
     pub fn rw_lock_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<RwLock> {
         let options = options.for_share(Share::Access(Access::Write));
         self.handle(&RW_LOCK, name.as_ref(), options).map(RwLock::new)
+    }
+
+    /// The election of this name, with default options.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`mutex`](LockClient::mutex), which also lists the reserved names.
+    ///
+    /// ```
+    /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
+    /// let election = client.election("scheduler")?;
+    /// let leadership = election.campaign()?;
+    /// leadership.proclaim("10.0.0.7:8080")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Result<Election> {
+        self.election_with(name, LockOptions::new())
+    }
+
+    /// The election of this name, with options.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`election`](LockClient::election) and [`mutex_with`](LockClient::mutex_with).
+    /// [`Release::watch`](crate::Release::watch) is only for a mutex.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // If the leader's machine dies, the next candidate leads after 10 s.
+    /// let options = LockOptions::new().lease(Lease::renewed(Duration::from_secs(10)));
+    /// let election = client.election_with("scheduler", options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn election_with(&self, name: impl AsRef<[u8]>, options: LockOptions) -> Result<Election> {
+        // Of a term that began inside this process no observer would hear.
+        let options = options.local_handoffs(0).linger(Duration::ZERO);
+        self.handle(&ElectionKind, name.as_ref(), options).map(Election::new)
     }
 
     /// The name with its prefix, if the locks of this client can have it.

@@ -9,6 +9,7 @@ use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::sync::Arc;
 use crate::client::LockClient;
+use crate::kind::election::ElectionKind;
 use crate::kind::mutex::MutexKind;
 use crate::kind::reentrant::ReentrantKind;
 use crate::kind::{KINDS, SHARED_KINDS};
@@ -264,7 +265,7 @@ impl Locks {
         let Some(position) = &mut self.scan else { return false };
         // Each set is inspected as both kinds: the script of the other kind returns an error.
         let kinds: [&[&'static dyn LockKind]; TYPES.len()] =
-            [&[&MutexKind], &[&ReentrantKind], &SHARED_KINDS];
+            [&[&MutexKind, &ElectionKind], &[&ReentrantKind], &SHARED_KINDS];
         let kinds = kinds[position.kind];
         let (engine, pattern) = (self.client.engine(), &self.pattern);
         match engine.ask(|it, deadline| it.server()?.scan(position, pattern, deadline)).transpose()

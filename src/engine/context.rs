@@ -13,6 +13,7 @@ use crate::engine::closing::{Closing, ClosingPhase};
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::listener::WakeListener;
 use crate::engine::no_expiry_warnings::NoExpiryWarnings;
+use crate::engine::signal::Signals;
 use crate::engine::worker::Worker;
 use crate::observe::Exchange;
 use crate::observe::observers::Observers;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     wants_release_requests: bool,
     pub(crate) observers: Observers,
     pub(crate) closing: Closing,
+    /// Where those wait who observe a lock.
+    pub(crate) signals: Signals,
     /// Until when the server counts as silent, because a release waited in vain; in nanoseconds.
     silent_until: AtomicU64,
 }
@@ -77,6 +80,7 @@ impl Context {
             wants_release_requests,
             observers,
             closing: Closing::new(),
+            signals: Signals::default(),
             silent_until: AtomicU64::new(0),
         }
     }

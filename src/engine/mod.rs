@@ -43,6 +43,7 @@
 //! | `worker` | the thread that renews, finds losses, and releases in the background |
 //! | `listener` | the threads that receive the messages for waiters |
 //! | `closing` | how far a client has come with its end |
+//! | `signal` | where the observers of a lock wait |
 //! | `context` | what the slots of a client share |
 //! | `long_wait` | a wait: what observers are told of it, and its line in the log if it takes long |
 //! | `slot_table` | the slots of a client, one for each name and kind |
@@ -53,6 +54,7 @@
 //! | `extend` | extend and check: the requests of a holder |
 //! | `transaction` | commands that apply only while a holder has its locks |
 //! | `change` | the downgrade of a read-write lock |
+//! | `proclaim` | the word of a leader |
 //! | `durability` | waiting until replicas or disks have a new lease |
 //! | `blocked_call` | who was in the way when a thread went without a lock |
 //! | `acquire` | how the acquirer gets the lease from Redis |
@@ -96,7 +98,7 @@ pub(crate) mod context;
 mod dispatch;
 pub(crate) mod durability;
 pub(crate) mod extend;
-mod heartbeat;
+pub(crate) mod heartbeat;
 pub(crate) mod hold;
 pub(crate) mod holding;
 pub(crate) mod lease;
@@ -105,8 +107,10 @@ mod long_wait;
 mod no_expiry_warnings;
 pub(crate) mod owner_value;
 mod ownership;
+mod proclaim;
 pub(crate) mod release;
 pub(crate) mod shutdown;
+pub(crate) mod signal;
 pub(crate) mod slot;
 mod slot_table;
 pub(crate) mod thread_hold;

@@ -30,6 +30,7 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     // Before the slots are visited. A thread that enters a slot later is refused, under the lock of that slot; one
     // that entered earlier is found there below.
     closing.advance(ClosingPhase::Closing);
+    engine.signals.raise_all();
     let slots = engine.table().all();
     let (mut cancelled, mut holdings) = (0, Vec::new());
     for slot in &slots {

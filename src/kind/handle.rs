@@ -220,6 +220,11 @@ impl Handle {
         self.ask(|it, deadline| it.inspect(self.slot.target(), View::Waiters, deadline))
     }
 
+    /// Who has the lock, and what its kind says of that.
+    pub(super) fn inspect_holders(&self) -> Result<Inspection> {
+        self.ask(|it, deadline| it.inspect(self.slot.target(), View::Holders, deadline))
+    }
+
     pub(crate) fn last_blocker(&self) -> Option<Holder> {
         blocked_call::last_blocker(&self.slot)
     }

@@ -15,6 +15,7 @@ macro_rules! script {
     };
 }
 
+pub(crate) mod election;
 mod guard;
 mod handle;
 mod hold;
@@ -38,6 +39,7 @@ pub(crate) mod weighted;
 
 use crate::protocol::lock_kind::LockKind;
 
+pub use election::{Election, Leader, Leadership, Observation, Observed};
 pub use guard::Guard;
 pub(crate) use handle::Handle;
 pub use multi::{MultiGuard, Part, PartGuard};
@@ -51,7 +53,8 @@ pub use semaphore::{Permit, Semaphore};
 pub use watch::LeaseWatch;
 
 /// The kinds of lock on one server that have one holder.
-pub(crate) const KINDS: &[&dyn LockKind] = &[&mutex::MutexKind, &reentrant::ReentrantKind];
+pub(crate) const KINDS: &[&dyn LockKind] =
+    &[&mutex::MutexKind, &reentrant::ReentrantKind, &election::ElectionKind];
 
 /// The kinds of lock on one server that several may hold at a time.
 pub(crate) static SHARED_KINDS: [&dyn LockKind; 2] = [&weighted::SEMAPHORE, &weighted::RW_LOCK];

@@ -1,7 +1,7 @@
 //! The value with which an attempt owns a lock that has a queue, or waits in it.
 //!
 //! It is `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`, and has what the attempt asks for
-//! behind the window where holds have weights. The mark says whether the holder hands the lock over to the queue
+//! behind the window where holds have weights, and the letter `e` there where it leads an election. The mark says whether the holder hands the lock over to the queue
 //! (`q`) or not (`-`). The window, in milliseconds, is the lease that a hand-over gives to this attempt. Any other
 //! value belongs to a foreign owner, which excludes ours just as well. So does a value of another version of this
 //! layout: the scripts read any digit there, and of the rest only the part up to the window, or to the weight. A later
@@ -41,6 +41,7 @@ pub(super) fn write(
         Share::Whole => {}
         Share::Permits { count, .. } => put(&mut owner, count.into(), 10),
         Share::Access(access) => owner.push(access.letter()),
+        Share::Lead => owner.push(b'e'),
     }
     if share != Share::Whole {
         owner.push(b':');
@@ -67,7 +68,7 @@ pub(super) fn origin(owner: &[u8], has_share: bool) -> Option<Origin> {
         && is_hexadecimal(client)
         && is_hexadecimal(number)
         && decimal::<u64>(window).is_some()
-        && (!has_share || ["r", "u", "w"].contains(&share) || decimal::<u32>(share).is_some());
+        && (!has_share || ["r", "u", "w", "e"].contains(&share) || decimal::<u32>(share).is_some());
     is_ours.then(|| Origin {
         host: Some(sanitize(host)),
         pid: Some(pid),
@@ -124,6 +125,7 @@ mod tests {
             (Share::Access(Access::Read), ":3000:r:"),
             (Share::Access(Access::UpgradableRead), ":3000:u:"),
             (Share::Access(Access::Write), ":3000:w:"),
+            (Share::Lead, ":3000:e:"),
         ] {
             let owner = written(&identity, share);
             assert!(String::from_utf8_lossy(&owner).contains(word), "{}", owner.escape_ascii());

@@ -37,6 +37,8 @@ pub(crate) struct Report {
     /// The owner's value of each, and when it took its place, if that is known.
     waiters: Vec<(Vec<u8>, Option<u64>)>,
     permits: Option<PermitCount>,
+    /// What the leader of an election says.
+    word: Option<Vec<u8>>,
     micros: u64,
 }
 
@@ -51,7 +53,7 @@ impl Report {
             part: HeldPart::Whole,
         };
         let holders = owners.into_iter().map(holder).collect();
-        Report { holders, waiting: None, waiters: Vec::new(), permits: None, micros: 0 }
+        Report { holders, waiting: None, waiters: Vec::new(), permits: None, word: None, micros: 0 }
     }
 
     /// The description for people.
@@ -67,6 +69,7 @@ impl Report {
             waiters: self.waiters.iter().enumerate().map(waiter).collect(),
             waiting: self.waiting,
             permits: self.permits,
+            word: self.word.clone(),
             servers: Vec::new(),
         }
     }
@@ -82,9 +85,10 @@ fn read(parts: Parts, value: Value) -> Option<Report> {
     let Value::Array(mut whole) = value else { return None };
     // Only weighted locks report limits.
     let [declared, limit, used] = match parts {
-        Parts::Whole => [0; 3],
+        Parts::Whole | Parts::Lead => [0; 3],
         Parts::Permits | Parts::Access => sums_of(whole.pop()?)?,
     };
+    let word = if parts == Parts::Lead { word_of(whole.pop()?)? } else { None };
     let [micros, holders, waiting, waiters] = whole.try_into().ok()?;
     let Value::Int(micros) = micros else { return None };
     let micros = u64::try_from(micros).ok()?;
@@ -106,6 +110,7 @@ fn read(parts: Parts, value: Value) -> Option<Report> {
         waiters: waiters.into_iter().map(waiter).collect::<Option<_>>()?,
         permits: (declared != 0 && parts == Parts::Permits)
             .then_some(PermitCount { limit: bounded(limit), used: bounded(used) }),
+        word,
         micros,
     })
 }
@@ -117,12 +122,22 @@ fn sums_of(value: Value) -> Option<[u64; 3]> {
     sums.try_into().ok()
 }
 
+/// What the leader says, in a list that is empty if that is nothing.
+fn word_of(value: Value) -> Option<Option<Vec<u8>>> {
+    let Value::Array(mut words) = value else { return None };
+    match (words.pop(), words.is_empty()) {
+        (None, _) => Some(None),
+        (Some(word), true) => Some(Some(text(word)?)),
+        _ => None,
+    }
+}
+
 /// The part of a lock that a holder has, read from the values after its token.
 fn part(numbers: &[Value], parts: Parts) -> Option<HeldPart> {
     let number = |value| known(value)?.and_then(|number| u32::try_from(number).ok());
     let numbers: Vec<u32> = numbers.iter().map(number).collect::<Option<_>>()?;
     match (parts, numbers.as_slice()) {
-        (Parts::Whole, []) => Some(HeldPart::Whole),
+        (Parts::Whole | Parts::Lead, []) => Some(HeldPart::Whole),
         (Parts::Permits, _) => Some(HeldPart::Permits(numbers)),
         (Parts::Access, [0]) => Some(HeldPart::Access(Access::Read)),
         (Parts::Access, [1]) => Some(HeldPart::Access(Access::UpgradableRead)),

@@ -49,9 +49,15 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
         Parts::Whole
     }
 
-    /// How many of the first keys its script for a renewal gets. In a cluster it gets two.
-    fn renewal_keys(&self) -> usize {
+    /// How many of the first keys exist for as long as the lock is held: its own, its fence, and the kind's own.
+    fn lease_keys(&self) -> usize {
         2
+    }
+
+    /// How many of the first keys its script for a renewal gets. In a cluster it gets the
+    /// [`lease_keys`](LockKind::lease_keys).
+    fn renewal_keys(&self) -> usize {
+        self.lease_keys()
     }
 
     /// How to wait for it if the options do not say.
@@ -119,14 +125,16 @@ pub(crate) enum Parts {
     Permits,
     /// A read-write lock, with one kind of access.
     Access,
+    /// The lead of an election, and a word.
+    Lead,
 }
 
 /// The scripts of a kind.
 ///
 /// The scripts of all kinds take the same keys and arguments. Key 1 is the lock and key 2 its
 /// fence, which keeps the last token. [`LockKind::extra_keys`] follow, and in a cluster a key that
-/// never exists. `renew` gets the first [`LockKind::renewal_keys`], `touch` the first two, and `inspect`
-/// those, or those and [`LockKind::waiters_key`].
+/// never exists. `renew` gets the first [`LockKind::renewal_keys`], `touch` and `proclaim` the first
+/// [`LockKind::lease_keys`], and `inspect` those, or those and [`LockKind::waiters_key`].
 ///
 /// | script | arguments | returns |
 /// | --- | --- | --- |
@@ -138,10 +146,11 @@ pub(crate) enum Parts {
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, `force` or `any` | 1 evicted; 0 not its owner; `{2, now}` too late; the error `WRONGTYPE not a lock: …` |
 /// | `request` | none | how many clients received it |
-/// | `inspect` | how many waiters to list, `inspect` or `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows |
+/// | `inspect` | how many waiters to list, `inspect` or `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows; of an election `{the word}` or `{}` follows |
 /// | `change` | owner, number, `r` `u` `w` or `beat`, fence's time to live, waiter's death after (µs), queue's time to live | `{1, token or 0, now, waiters}`; `{0, …}` as `acquire`: it waits; `{3, now}` a later change was made, or it does not wait; `{4, now}` not held |
 /// | `resize` | limit, deadline, fence's time to live, limit declared, how long the limit is kept after the last use, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
 /// | `look` of a weighted lock, which gets the lock's key alone | `look` | the owners |
+/// | `proclaim` of an election | owner, term, number of the word, fence's time to live, `proclaim`, word | 1 said; 0 gone; -1 another's |
 /// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
 ///
 /// A script returns an error with the code `WRONGTYPE` if the key has another type. A script of a weighted lock also
@@ -166,6 +175,8 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Script,
     /// Asks the holder to release the lock, where the kind supports that.
     pub(crate) request: Option<Script>,
+    /// Says a word, if the owner leads an election.
+    pub(crate) proclaim: Option<Script>,
     /// What only a weighted lock has.
     pub(crate) weighted: Option<WeightedScripts>,
 }

@@ -38,6 +38,17 @@ pub(crate) struct ResizeRequest {
     pub(crate) keep: Duration,
 }
 
+/// One request to say a word for the leader of an election.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProclaimRequest<'a> {
+    pub(crate) owner: &'a [u8],
+    pub(crate) ttl: Duration,
+    pub(crate) term: u64,
+    /// Grows with each word of the term. What is not the latest does nothing.
+    pub(crate) number: u64,
+    pub(crate) word: &'a [u8],
+}
+
 /// What a hold of a read-write lock becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeTo {

@@ -22,10 +22,10 @@ use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
 use crate::protocol::reply::{
     AcquireOutcome, AcquireReply, ChangeReply, Forced, Ownership, OwnershipReply, Released,
-    Resized, acquired, changed, flag, forced, released, renewed, resized, unexpected,
+    Resized, acquired, changed, flag, forced, ownership, released, renewed, resized, unexpected,
 };
 use crate::protocol::request::{
-    AcquireRequest, ChangeRequest, ForceRequest, ReleaseRequest, ResizeRequest,
+    AcquireRequest, ChangeRequest, ForceRequest, ProclaimRequest, ReleaseRequest, ResizeRequest,
 };
 use crate::protocol::server_protocol::ServerProtocol;
 use crate::protocol::target::Target;
@@ -586,6 +586,22 @@ impl<B: Backend> ServerProtocol for ScriptProtocol<B> {
             // Twice is as good as once: it sets a limit, and another one that was set in between would
             // have been set at the same time.
             Failure::retry_disconnected(|| call_until_in_time(server, deadline, request, outcome))
+        })
+    }
+
+    fn proclaim(
+        &self,
+        target: &Target,
+        request: &ProclaimRequest<'_>,
+        deadline: Moment,
+    ) -> Result<Ownership, Failure> {
+        let call = target.proclaim(request);
+        let call = call.ok_or_else(|| Failure::refused_here("nobody leads by this lock"))?;
+        self.0.with_server(target, RoundTrips::One, deadline, |server| {
+            // No deadline on the server: the term and the number decide whether the word still counts. So it may be
+            // sent again, too.
+            let reply = Failure::retry_disconnected(|| server.call(&call, deadline))?;
+            read(server, ownership(&reply.value))
         })
     }
 

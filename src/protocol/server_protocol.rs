@@ -6,7 +6,7 @@ use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::protocol::index::ScanPosition;
 use crate::protocol::reply::{ChangeReply, Ownership};
-use crate::protocol::request::{ChangeRequest, ResizeRequest};
+use crate::protocol::request::{ChangeRequest, ProclaimRequest, ResizeRequest};
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -30,6 +30,14 @@ pub(crate) trait ServerProtocol {
         request: ResizeRequest,
         deadline: Moment,
     ) -> Result<Option<u64>, Failure>;
+
+    /// Says a word for the leader of an election, if this owner still leads.
+    fn proclaim(
+        &self,
+        target: &Target,
+        request: &ProclaimRequest<'_>,
+        deadline: Moment,
+    ) -> Result<Ownership, Failure>;
 
     /// Waits until the lock has the wanted number of copies. Returns how many it has, or the
     /// ownership if this owner does not have the lock.

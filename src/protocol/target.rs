@@ -10,7 +10,8 @@ use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
 use crate::protocol::request::{
-    AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest, ResizeRequest,
+    AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest, ProclaimRequest,
+    ResizeRequest,
 };
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -67,11 +68,11 @@ impl Target {
         &self.keys
     }
 
-    /// The keys that exist for as long as the lock is held: its own and its fence.
+    /// The keys that exist for as long as the lock is held: its own, its fence, and those of its kind.
     pub(crate) fn lease_keys(&self) -> &[Vec<u8>] {
         // Without the key that never exists. A renewal would meet `TRYAGAIN` for as long as its
         // slot is being moved, which may take longer than a lease lasts.
-        self.keys.get(..2).unwrap_or(&self.keys)
+        self.keys.get(..self.kind.lease_keys()).unwrap_or(&self.keys)
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -152,7 +153,8 @@ impl Target {
         let count = if self.kind.shows_count() { count } else { 0 };
         let (ttl, count, keep) = (Number(millis(ttl)), Number(count.into()), Number(fence(ttl)));
         // In a cluster without a key that may be missing, for the reason in `lease_keys`.
-        let most = if self.is_in_cluster { 2 } else { self.kind.renewal_keys() };
+        let kind = self.kind;
+        let most = if self.is_in_cluster { kind.lease_keys() } else { kind.renewal_keys() };
         let keys = self.keys.get(..most).unwrap_or(&self.keys);
         self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
     }
@@ -232,6 +234,22 @@ impl Target {
         let numbers = [limit.into(), deadline_micros, fence, declared.into(), keep];
         let arguments = numbers.map(Number).into_iter().chain([Bytes(b"resize")]);
         scripts.resize.call(&self.keys, arguments)
+    }
+
+    /// Says a word for the leader of an election. `None` if the kind has no word.
+    pub(crate) fn proclaim(&self, request: &ProclaimRequest<'_>) -> Option<Call> {
+        let ProclaimRequest { owner, ttl, term, number, word } = *request;
+        // In a cluster without the key that is never there: what the script touches exists while somebody leads.
+        let arguments = [
+            Bytes(owner),
+            Number(term),
+            Number(number),
+            Number(fence(ttl)),
+            Bytes(b"proclaim"),
+            Bytes(word),
+        ];
+        let script = self.kind.scripts().proclaim.as_ref();
+        script.map(|script| script.call(self.lease_keys(), arguments))
     }
 
     /// Asks the holder to release the lock. `None` if the kind does not support that.

@@ -18,6 +18,7 @@
 //! | `lock_all` | several locks at once |
 //! | `once` | jobs that run once in a period |
 //! | `locks` | what is announced and listed |
+//! | `election` | leaders, their words, and those who observe them |
 //! | `rw_lock` | changes of a read-write lock without replies |
 //! | `semaphore` | how long a limit is remembered, and what refusals heal and ask for |
 //! | `skew` | clocks of servers that may differ |
@@ -29,6 +30,7 @@ mod clock;
 mod close;
 mod crowd;
 mod double;
+mod election;
 mod keep;
 mod lock_all;
 mod locks;

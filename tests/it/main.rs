@@ -16,6 +16,7 @@ mod crowd;
 mod data;
 mod demotion;
 mod distributed;
+mod election;
 mod error_text;
 mod failover;
 mod fairness;

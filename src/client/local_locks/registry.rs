@@ -176,6 +176,7 @@ impl Registry {
             waiting: Some(waiters.len()),
             waiters,
             permits: None,
+            word: None,
             servers: Vec::new(),
         }
     }

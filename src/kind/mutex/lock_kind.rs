@@ -46,6 +46,7 @@ static SCRIPTS: Scripts = Scripts {
     ),
     inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
     request: Some(script!("token.lua", "line.lua", "mutex/hand_over.lua", "mutex/request.lua")),
+    proclaim: None,
     weighted: None,
 };
 

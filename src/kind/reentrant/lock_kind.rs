@@ -43,6 +43,7 @@ static SCRIPTS: Scripts = Scripts {
     ),
     inspect: script!("reentrant/layout.lua", "reentrant/inspect.lua"),
     request: None,
+    proclaim: None,
     weighted: None,
 };
 

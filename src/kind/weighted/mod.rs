@@ -68,6 +68,7 @@ macro_rules! scripts {
             ),
             inspect: script!($kind, "weighted/state.lua", "token.lua", "weighted/inspect.lua"),
             request: None,
+            proclaim: None,
             weighted: Some(WeightedScripts {
                 change: script!(
                     $kind,

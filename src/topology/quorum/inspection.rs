@@ -67,6 +67,7 @@ impl Quorum {
             waiters: Vec::new(),
             waiting: None,
             permits: None,
+            word: None,
             servers: servers.collect(),
         })
     }

@@ -28,6 +28,7 @@ static SCRIPTS: Scripts = Scripts {
     ),
     inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
     request: None,
+    proclaim: None,
     weighted: None,
 };
 

@@ -24,6 +24,8 @@ pub enum Operation {
     Inspect,
     /// To change the limit of a semaphore.
     Resize,
+    /// To say a word as the leader of an election.
+    Proclaim,
     /// To become the reader or the writer of a read-write lock that one holds.
     Change,
     /// To listen for wake-ups.
@@ -65,6 +67,7 @@ impl Operation {
             [_, _, b"beat", _, _, _] => Operation::Beat,
             [_, _, b"r" | b"u" | b"w", _, _, _] => Operation::Change,
             [_, _, _, _, _, b"resize"] => Operation::Resize,
+            [_, _, _, _, b"proclaim", _] => Operation::Proclaim,
             // With a limit, of one server, and of one that has a vote among several.
             [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
                 Operation::Acquire
@@ -88,6 +91,7 @@ impl fmt::Display for Operation {
             Operation::Force => "force",
             Operation::Inspect => "inspect",
             Operation::Resize => "resize",
+            Operation::Proclaim => "proclaim",
             Operation::Change => "change",
             Operation::Subscribe => "subscribe",
             Operation::Message => "message",
@@ -124,6 +128,7 @@ mod tests {
             ("EVALSHA sha 4 k k k k me 1000 0 30000 join 3000000 60000 4", Operation::Acquire),
             ("EVALSHA sha 4 k k k k me 1000 0 30000 beat 3000000 60000 4", Operation::Beat),
             ("EVALSHA sha 4 k k k k 8 1000 30000 4 3600000 resize", Operation::Resize),
+            ("EVALSHA sha 3 k k k me 7 1 30000 proclaim word", Operation::Proclaim),
             ("EVALSHA sha 5 k k k k k me 1 w 30000 3000000 60000", Operation::Change),
             ("EVALSHA sha 5 k k k k k me 2 u 30000 3000000 60000", Operation::Change),
             ("EVALSHA sha 5 k k k k k me 1 beat 30000 3000000 60000", Operation::Beat),

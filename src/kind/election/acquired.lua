@@ -1,0 +1,25 @@
+end
+
+-- Leads an election, or stands in its line: the rest of acquire.lua and wait.lua of the mutex, which stand before this
+-- with their arguments and replies.
+--
+-- KEYS  as in keys.lua   ARGV  as in acquire.lua
+-- Returns as acquire.lua; the error WRONGTYPE if the key is held, and not by a leader
+--
+-- The mutex decides who leads. Whoever that made the leader, this attempt or one in the line, has a new term: its word is
+-- noted, and the observers are told. If the word is denied to the user, what was granted is given back (rule 56).
+local before = redis.call('GET', KEYS[1])
+local odd = before and not_a_leader(before)
+if odd then
+  return odd
+end
+local reply = plain()
+local is_granted = type(reply) == 'number' or reply[1] == 1
+if is_granted or reply[1] == 0 then
+  local denied = settle(before)
+  if denied and is_granted then
+    redis.pcall('DEL', KEYS[1])
+    return denied
+  end
+end
+return reply
