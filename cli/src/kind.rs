@@ -11,6 +11,7 @@ pub(crate) enum Kind {
     Semaphore,
     #[value(alias = "rw")]
     ReadWrite,
+    Election,
 }
 
 impl Kind {
@@ -21,6 +22,7 @@ impl Kind {
             leasehold::Kind::ReentrantLock => Some(Kind::Reentrant),
             leasehold::Kind::Semaphore => Some(Kind::Semaphore),
             leasehold::Kind::RwLock => Some(Kind::ReadWrite),
+            leasehold::Kind::Election => Some(Kind::Election),
             _ => None,
         }
     }
@@ -31,6 +33,7 @@ impl Kind {
             Kind::Reentrant => "reentrant",
             Kind::Semaphore => "semaphore",
             Kind::ReadWrite => "read-write",
+            Kind::Election => "election",
         }
     }
 }

@@ -62,7 +62,7 @@ struct System {
 }
 
 /// The names, and the kind of each in [`KINDS`].
-const KEYS: [&str; NAMES] = ["mutex", "reentrant"];
+const KEYS: [&str; NAMES] = ["mutex", "reentrant", "election"];
 
 impl System {
     fn new() -> System {

@@ -450,6 +450,74 @@ fn permissions_of_a_semaphore_are_exact() {
     });
 }
 
+/// Everything that can be done with an election.
+fn live_election(stage: &Stage<'_>) -> Result<()> {
+    // Or it would not show that a script has to be sent whole.
+    ask::<()>(stage.servers[0], &["SCRIPT", "FLUSH"]);
+    let election = || stage.client().election_with(stage.name, short());
+    let (one, other) = (election()?, election()?);
+    let mut observation = other.observe()?;
+    observation.next()?;
+    let leadership = one.campaign()?;
+    leadership.proclaim("word")?;
+    leadership.check()?;
+    leadership.extend(ms(3_200))?;
+    leadership.confirm()?;
+    assert!(other.try_campaign()?.is_none());
+    let seen = observation.next_timeout(SOON)?;
+    assert!(seen.is_some_and(|seen| seen.leader().is_some()));
+    let next = thread::scope(|scope| {
+        let next = scope.spawn(|| other.try_campaign_for(SOON));
+        // It renews meanwhile, and the candidate asks again.
+        thread::sleep(ms(1_400));
+        let resigned = leadership.resign();
+        let next = next.join().expect("no panic")?.expect("its turn");
+        resigned.map(|()| next)
+    })?;
+    assert!(one.leader()?.is_some() && one.candidates()?.is_empty());
+    // Processes that were killed while they stood in the line.
+    let beside = |end: &str| format!("{{shop:{}}}:{end}", stage.name);
+    for (number, death) in [("1", "9000000000000000"), ("2", "1")] {
+        let dead = format!("1q:00000000000000000000000000000000:{number}:3000:e:1:host:");
+        ask::<()>(stage.servers[0], &["ZADD", &beside("candidates"), number, &dead]);
+        ask::<()>(stage.servers[0], &["ZADD", &beside("pulses"), death, &dead]);
+    }
+    assert!(one.force_release()?);
+    // What it has lost it does not give back.
+    match next.resign() {
+        Err(error) if error.is_lost() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+#[test]
+fn permissions_of_an_election_are_exact() {
+    is_exact("Election", &["+publish", "+pubsub|numsub"], live_election);
+}
+
+#[test]
+fn permissions_of_an_observer_are_exact() {
+    let quiet = &["+publish", "+subscribe", "&leasehold:*"];
+    is_exact("Election, only `leader` and `observe`", quiet, |stage| {
+        let begin = ["1q:00000000000000000000000000000000:1:30000:e:1:host:", "PX", "30000"];
+        let key = format!("shop:{}", stage.name);
+        let words: Vec<&str> = ["SET", &key].into_iter().chain(begin).collect();
+        ask::<()>(stage.servers[0], &words);
+        ask::<()>(stage.servers[0], &["SCRIPT", "FLUSH"]);
+        let client = stage.client();
+        let (one, other) = (client.election(stage.name)?, client.election("other")?);
+        assert!(one.leader()?.is_some());
+        let mut first = one.observe()?;
+        assert!(first.next()?.leader().is_some());
+        // By now it listens, or is refused.
+        thread::sleep(ms(300));
+        let mut second = other.observe()?;
+        assert!(second.next()?.leader().is_none());
+        assert!(first.next_timeout(ms(1_200))?.is_none());
+        Ok(())
+    });
+}
+
 #[test]
 fn permissions_of_a_spinning_semaphore_are_exact() {
     is_exact("Semaphore, Wait::spin()", &["&leasehold:*", "+publish"], |stage| {
@@ -949,6 +1017,18 @@ const OPERATIONS: &[Operation] = &[
         title: "Semaphore",
         begin: |other| Ok(boxed(other.semaphore("x", 2)?.acquire_many(2)?)),
         ask: |client, _| client.semaphore("x", 2)?.try_acquire_for(ms(300)).map(mem::forget),
+    },
+    Operation {
+        name: "campaign",
+        title: "Election",
+        begin: |_| Ok(Vec::new()),
+        ask: |client, _| client.election("x")?.try_campaign().map(mem::forget),
+    },
+    Operation {
+        name: "wait to lead",
+        title: "Election",
+        begin: |other| Ok(boxed(other.election("x")?.campaign()?)),
+        ask: |client, _| client.election("x")?.try_campaign_for(ms(300)).map(mem::forget),
     },
     Operation {
         name: "read",

@@ -129,6 +129,7 @@ impl ReleaseArguments {
             Some(Kind::Reentrant) => client.reentrant(name)?.force_release_of(holder)?,
             Some(Kind::Semaphore) => client.semaphore(name, 1)?.force_release(holder)?,
             Some(Kind::ReadWrite) => client.rw_lock(name)?.force_release(holder)?,
+            Some(Kind::Election) => client.election(name)?.force_release_of(holder)?,
             None => return Err(Failure::usage(format!("a {} is not known here", lock.kind()))),
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{Holder, Inspection, ListedLock};
 
 use crate::kind::{Kind, word_of};
-use crate::name::Shown;
+use crate::name::{Abridged, Shown};
 
 /// A process: its host and its number there.
 pub(crate) type Process = (String, u32);
@@ -80,9 +80,10 @@ fn holders(first: &Holder, seen: &Inspection) -> String {
         (Some(pid), Some(host)) => format!("{pid}@{host}"),
         _ => first.to_string(),
     };
+    let says = seen.word().map_or_else(String::new, |word| format!(" \"{}\"", Abridged(word)));
     match first.label() {
-        Some(label) => format!("{label} {name}{others}"),
-        None => format!("{name}{others}"),
+        Some(label) => format!("{label} {name}{others}{says}"),
+        None => format!("{name}{others}{says}"),
     }
 }
 

@@ -16,10 +16,10 @@ end
 local reply = plain()
 local is_granted = type(reply) == 'number' or reply[1] == 1
 if is_granted or reply[1] == 0 then
-  local denied = settle(before)
+  local is_done, denied = pcall(settle, before)
   if denied and is_granted then
     redis.pcall('DEL', KEYS[1])
-    return denied
+    return is_done and denied or refusal(denied)
   end
 end
 return reply

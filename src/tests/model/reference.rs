@@ -15,7 +15,7 @@ use crate::tests::model::setting::{CLIENTS, Expected, LEASES};
 pub(super) use shared::Act;
 use shared::Shared;
 
-pub(super) const NAMES: usize = 2;
+pub(super) const NAMES: usize = 3;
 /// The name whose lock is handed over.
 pub(super) const MUTEX: usize = 0;
 /// The name whose lock shows its hold count.
@@ -101,7 +101,7 @@ impl Model {
             now: 0,
             holds: Default::default(),
             shared: Shared::default(),
-            keys: [Key::Free, Key::Free],
+            keys: std::array::from_fn(|_| Key::Free),
             queue: Vec::new(),
             in_doubt: false,
             expected: Expected::Any,

@@ -12,6 +12,7 @@ pub(super) enum Use {
     Semaphore,
     #[value(alias = "rw")]
     ReadWrite,
+    Election,
     /// Jobs of `run --once-per`, and of the library's `once`. Their lock is a mutex.
     Once,
 }
@@ -41,7 +42,7 @@ const JOB: &[&str] = &["hset", "hmget", "hlen", "watch", "unwatch", "multi", "ex
 /// The commands that something needs.
 pub(super) fn commands(of: Use) -> impl Iterator<Item = &'static str> {
     let (line, own, more): (&[&str], &[&str], &[&str]) = match of {
-        Use::Mutex => (LINE, MUTEX, &[]),
+        Use::Mutex | Use::Election => (LINE, MUTEX, &[]),
         Use::Once => (LINE, MUTEX, JOB),
         Use::Reentrant => {
             (&[], &["del", "hexists", "hset", "hlen", "hkeys", "hgetall", "unsubscribe"], &[])
@@ -59,6 +60,7 @@ pub(super) fn keys(of: Use, name: &[u8]) -> Vec<Vec<u8>> {
         Use::Once => &["fence", "queue", "beats", "record"],
         Use::Reentrant => &["fence"],
         Use::Semaphore | Use::ReadWrite => &["fence", "line", "signs"],
+        Use::Election => &["fence", "word", "candidates", "pulses"],
     };
     let mut keys = vec![name.to_vec()];
     keys.extend(words.iter().map(|word| match name.contains(&b'{') {
@@ -155,6 +157,7 @@ mod tests {
             ("ReentrantLock", None, Use::Reentrant),
             ("Semaphore", None, Use::Semaphore),
             ("RwLock", None, Use::ReadWrite),
+            ("Election", None, Use::Election),
             ("Mutex", Some("`client.once`"), Use::Once),
         ] {
             let (mut guide, commands) = (guide(title), commands(of));

@@ -73,6 +73,7 @@ impl Claim {
             Kind::Reentrant => client.reentrant(name)?.release_for(&self.owner),
             Kind::Semaphore => client.semaphore(name, 1)?.release_for(&self.owner),
             Kind::ReadWrite => client.rw_lock(name)?.release_for(&self.owner),
+            Kind::Election => client.election(name)?.release_for(&self.owner),
         }
     }
 }

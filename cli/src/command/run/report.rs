@@ -144,11 +144,13 @@ fn number_of(kind: Kind) -> u64 {
         Kind::Reentrant => 1,
         Kind::Semaphore => 2,
         Kind::ReadWrite => 3,
+        Kind::Election => 4,
     }
 }
 
 fn kind_of(number: u64) -> Option<Kind> {
-    const KINDS: [Kind; 4] = [Kind::Mutex, Kind::Reentrant, Kind::Semaphore, Kind::ReadWrite];
+    const KINDS: [Kind; 5] =
+        [Kind::Mutex, Kind::Reentrant, Kind::Semaphore, Kind::ReadWrite, Kind::Election];
     KINDS.into_iter().find(|kind| number_of(*kind) == number)
 }
 
