@@ -428,3 +428,35 @@ fn word_and_term_survive_a_full_memory_and_a_lost_fence() {
     let leader = election(&here).leader().unwrap().unwrap();
     assert_eq!((leader.term(), leader.value()), (Some(second.term()), Some(&b"again"[..])));
 }
+
+/// Whether a leadership survives a silence of the server that begins just before its first renewal.
+fn survives(lease: Duration, timeout: Duration, silence: Duration) -> bool {
+    let server = Server::standing_still();
+    let builder = LockClient::builder("redis://memory").command_timeout(timeout);
+    let client = server.connect(builder).unwrap();
+    let options = LockOptions::new().lease(Lease::renewed(lease));
+    let leadership = client.election_with("a", options).unwrap().campaign().unwrap();
+    let until_renewal = leadership.hold().lease.renew_at().since(client.engine().now());
+    server.advance(until_renewal - SECOND / 1_000);
+    server.link(&client).silence();
+    server.advance(silence);
+    server.link(&client).restore();
+    server.advance(lease);
+    leadership.is_valid()
+}
+
+/// The first rows of the table in the guide, to a twentieth of a second.
+#[test]
+fn leadership_survives_a_silence_of_most_of_its_lease() {
+    const GUIDE: &str = include_str!("../../docs/limits.md");
+    let step = SECOND / 20;
+    for (seconds, steps) in [(1, 13), (2, 26), (3, 39)] {
+        let row = format!("| {seconds} s | {:.2} s |", f64::from(steps) / 20.0);
+        assert!(GUIDE.contains(&row), "{row}");
+        for timeout in [SECOND / 4, SECOND] {
+            let lease = SECOND * seconds;
+            assert!(survives(lease, timeout, step * steps), "{row}");
+            assert!(!survives(lease, timeout, step * (steps + 1)), "{row}");
+        }
+    }
+}

@@ -16,7 +16,7 @@ end
 local reply = plain()
 local is_granted = type(reply) == 'number' or reply[1] == 1
 if is_granted or reply[1] == 0 then
-  local is_done, denied = pcall(settle, before)
+  local is_done, denied = pcall(settle, before, ARGV[4])
   if denied and is_granted then
     redis.pcall('DEL', KEYS[1])
     return is_done and denied or refusal(denied)

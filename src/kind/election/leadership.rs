@@ -46,6 +46,11 @@ impl Leadership {
         Leadership(hold, AtomicU64::new(0))
     }
 
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> &crate::base::sync::Arc<crate::engine::hold::Hold> {
+        &self.holding().hold
+    }
+
     /// The number of this leadership, greater than that of every leadership before it: its
     /// [fencing token](Self::fencing_token). No I/O.
     ///

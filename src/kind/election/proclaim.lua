@@ -19,6 +19,9 @@ local number = said_in(term)
 if number and number >= tonumber(ARGV[3]) then
   return 1
 end
-redis.call('SET', WORD, term .. ' ' .. ARGV[3] .. ' ' .. ARGV[6], 'PX', redis.call('PTTL', KEYS[2]))
+local written = write(term, ARGV[3], ARGV[6], ARGV[4])
+if written.err then
+  return written
+end
 tell(term)
 return 1

@@ -10,6 +10,6 @@ end
 local before = redis.call('GET', KEYS[1])
 local reply = plain()
 if reply == 1 then
-  settle(before)
+  settle(before, ARGV[2])
 end
 return reply

@@ -2,5 +2,5 @@
 -- line.lua, hand_over.lua and word.lua.
 local function wake(leader, now, keep)
   hand_over(now, keep)
-  settle(leader)
+  settle(leader, keep)
 end

@@ -20,9 +20,15 @@ local function said_in(term)
   return tonumber(number), value
 end
 
+-- Writes a word, which lives as long as the fence: that was set for the lease of the leader, whoever wrote it.
+local function write(term, number, value, keep)
+  local left = math.max(redis.call('PTTL', KEYS[2]), tonumber(keep)) -- somebody may have taken away its end
+  return redis.pcall('SET', WORD, term .. ' ' .. number .. ' ' .. value, 'PX', left)
+end
+
 -- Notes a term that has just begun, in which nothing has been said, and tells the observers of it, or that nobody leads
 -- any more: `before` is who led when the script began. Returns the error if the word is refused.
-local function settle(before)
+local function settle(before, keep)
   if not redis.call('GET', KEYS[1]) then
     if before then
       redis.pcall('DEL', WORD)
@@ -34,8 +40,7 @@ local function settle(before)
   if type(term) ~= 'string' or said_in(term) then
     return nil
   end
-  -- As long as the fence, which was just set for the lease of the new leader, whoever wrote it.
-  local set = redis.pcall('SET', WORD, term .. ' 0 ', 'PX', redis.call('PTTL', KEYS[2]))
+  local written = write(term, '0', '', keep)
   tell(term)
-  return set.err and set or nil
+  return written.err and written or nil
 end

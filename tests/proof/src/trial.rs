@@ -100,7 +100,20 @@ impl Trial {
     ///
     /// If one does not start.
     pub fn start(role: &'static str, test: &'static str, processes: usize) -> Trial {
-        let server = Server::start().expect("a server");
+        Trial::start_at(Server::start().expect("a server"), role, test, processes)
+    }
+
+    /// The same with this server.
+    ///
+    /// # Panics
+    ///
+    /// If a process does not start.
+    pub fn start_at(
+        server: Server,
+        role: &'static str,
+        test: &'static str,
+        processes: usize,
+    ) -> Trial {
         let (children, ends) = (Vec::new(), Vec::new());
         let mut trial = Trial { server, kills: 0, stops: 0, role, test, children, ends };
         for place in 0..processes {
@@ -152,6 +165,20 @@ impl Trial {
         sleep(span);
         child.cont();
         self.stops += 1;
+    }
+
+    /// Waits until each process that lives has told this.
+    ///
+    /// # Panics
+    ///
+    /// If one does not in time.
+    pub fn hear_from_all(&mut self, line: &str, within: Duration) {
+        self.children.iter_mut().for_each(|(_, child)| drop(child.expect_line(line, within)));
+    }
+
+    /// The numbers of the processes that were not replaced.
+    pub fn living(&self) -> Vec<usize> {
+        self.children.iter().map(|(number, _)| *number).collect()
     }
 
     /// Kills all processes.
