@@ -466,6 +466,8 @@ fn live_election(stage: &Stage<'_>) -> Result<()> {
     assert!(other.try_campaign()?.is_none());
     let seen = observation.next_timeout(SOON)?;
     assert!(seen.is_some_and(|seen| seen.leader().is_some()));
+    // Its channel is left within the next second.
+    drop(observation);
     let next = thread::scope(|scope| {
         let next = scope.spawn(|| other.try_campaign_for(SOON));
         // It renews meanwhile, and the candidate asks again.
@@ -492,12 +494,12 @@ fn live_election(stage: &Stage<'_>) -> Result<()> {
 
 #[test]
 fn permissions_of_an_election_are_exact() {
-    is_exact("Election", &["+publish", "+pubsub|numsub"], live_election);
+    is_exact("Election", &["+publish", "+pubsub|numsub", "+unsubscribe"], live_election);
 }
 
 #[test]
 fn permissions_of_an_observer_are_exact() {
-    let quiet = &["+publish", "+subscribe", "&leasehold:*"];
+    let quiet = &["+publish", "+subscribe", "+unsubscribe", "&leasehold:*"];
     is_exact("Election, only `leader` and `observe`", quiet, |stage| {
         let begin = ["1q:00000000000000000000000000000000:1:30000:e:1:host:", "PX", "30000"];
         let key = format!("shop:{}", stage.name);
@@ -514,6 +516,9 @@ fn permissions_of_an_observer_are_exact() {
         let mut second = other.observe()?;
         assert!(second.next()?.leader().is_none());
         assert!(first.next_timeout(ms(1_200))?.is_none());
+        drop((first, second));
+        // The channels are left within the next second.
+        thread::sleep(ms(1_400));
         Ok(())
     });
 }

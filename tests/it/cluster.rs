@@ -185,6 +185,48 @@ fn lock_in_a_migrating_slot_is_renewed_and_released() {
     until("nothing is left behind", || !exists(target, &name) && !exists(target, &hash));
 }
 
+/// The word, too, is there for as long as somebody leads, and so a renewal that touches it runs on either side.
+#[test]
+fn leadership_in_a_migrating_slot_is_renewed_with_its_word() {
+    let cluster = start(3, 0);
+    let (holder, other) = (client(&cluster), client(&cluster));
+    let name = cluster.name_at(0, "x");
+    let slot = cluster.slot(&name);
+    let election = holder.election_with(&name, renewed(2_000)).unwrap();
+    let silent = holder.election_with(format!("{{{name}}}:2"), renewed(2_000)).unwrap();
+    let leaderships = [election.campaign().unwrap(), silent.campaign().unwrap()];
+    leaderships[0].proclaim("word").unwrap();
+    let renewed_again = |what: &str| {
+        for leadership in &leaderships {
+            let mut before = leadership.remaining();
+            until(what, || {
+                let now = leadership.remaining();
+                now > std::mem::replace(&mut before, now)
+            });
+        }
+    };
+    cluster.open(slot, 0, 1);
+    for _ in 0..3 {
+        renewed_again("renewed at the source");
+    }
+    // A word is said on the side that has the keys.
+    leaderships[0].proclaim("second").unwrap();
+    while cluster.carry(slot, 0, 1, 100) > 0 {}
+    for _ in 0..3 {
+        renewed_again("renewed at the target");
+    }
+    leaderships[0].proclaim("third").unwrap();
+    assert!(exists_asking(&cluster.nodes()[1], &format!("{{{name}}}:word")));
+    cluster.close(slot, 0, 1);
+    let leader = other.election(&name).unwrap().leader().unwrap().unwrap();
+    assert_eq!(leader.term(), Some(leaderships[0].term()));
+    assert_eq!(leader.value(), Some(&b"third"[..]));
+    for leadership in leaderships {
+        leadership.check().unwrap();
+        leadership.resign().unwrap();
+    }
+}
+
 fn exists_asking(node: &Server, key: &str) -> bool {
     let mut connection = node.connection();
     redis::cmd("ASKING").exec(&mut connection).expect("a node of a cluster");
