@@ -35,10 +35,16 @@ impl AskArguments {
             }
         };
         if let Some(other) = other.filter(|kind| *kind != Kind::Mutex.word()) {
-            // A semaphore is called by its name alone.
-            let lock = if other == Kind::Semaphore.word() { "" } else { " lock" };
+            // A semaphore and an election are called by their names alone.
+            let it = if other == Kind::Semaphore.word() {
+                "a semaphore".to_owned()
+            } else if other == Kind::Election.word() {
+                "an election".to_owned()
+            } else {
+                format!("a {other} lock")
+            };
             return Err(Failure::usage(format!(
-                "only the holder of a mutex can be asked: this is a {other}{lock}"
+                "only the holder of a mutex can be asked: this is {it}"
             )));
         }
         let received = client.mutex(self.named.bytes())?.request_release()?;

@@ -39,8 +39,8 @@ fn lock(lock: &ListedLock, row: &Row) -> Value {
         "waiters": seen.waiters().iter().map(waiter).collect::<Value>(),
         "waiting": seen.waiting(),
         "blocker": (!row.blocker.is_empty()).then_some(&row.blocker),
-        "word": seen.word().map(|word| Shown(word).to_string()),
         "permits": seen.permits().map(|it| json!({ "limit": it.limit(), "used": it.used() })),
+        "word": seen.word().map(|word| Shown(word).to_string()),
     })
 }
 

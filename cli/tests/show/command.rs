@@ -92,12 +92,43 @@ fn json_of_a_lock_has_all_fields() {
             "waiting": 0,
             "blocker": null,
             "permits": null,
+            "word": null,
         }],
         "job": null,
     });
     assert_eq!(shown, expected);
     // The order of the fields, too.
     assert_eq!(shown.to_string(), expected.to_string());
+}
+
+#[test]
+fn election_is_listed_and_shown_with_its_word_and_taken() {
+    let server = server();
+    let client = open(&server);
+    let leadership = client.election_with("a", long()).unwrap().campaign().unwrap();
+    leadership.proclaim("10.0.0.7:80\u{1b}").unwrap();
+    let _mutex = client.mutex_with("b", long()).unwrap().lock().unwrap();
+    announced(&server, 2);
+    for arguments in [&["ls", "--json"][..], &["ls", "--json", "--scan"]] {
+        assert_eq!(names(&run(&server, arguments).ends(0).json()), ["election a", "mutex b"]);
+    }
+    let listed = run(&server, ["ls", "--json", "--kind", "election"]).ends(0).json();
+    assert_eq!(names(&listed), ["election a"]);
+    let shown = run(&server, ["show", "a", "--json"]).ends(0).json();
+    let lock = &shown["locks"][0];
+    assert_eq!(lock["word"], json!("10.0.0.7:80\\x1b"));
+    assert_eq!(lock["holders"][0]["token"], json!(leadership.term().get()));
+    let text = run(&server, ["show", "a"]).ends(0).stdout;
+    assert!(text.starts_with("election \"a\"\nheld by "), "{text}");
+    assert!(text.contains("\nsays \"10.0.0.7:80\\x1b\"\n"), "{text}");
+    let table = run(&server, ["ls"]).ends(0).stdout;
+    assert!(table.contains(" \"10.0.0.7:80\\x1b\" "), "{table}");
+    let top = run(&server, ["top", "--once"]).ends(0).stdout;
+    assert!(top.contains("election") && top.contains("10.0.0.7:80"), "{top}");
+    let refused = run(&server, ["ask", "a"]).ends(64);
+    assert!(refused.stderr.contains("this is an election"), "{}", refused.stderr);
+    run(&server, ["release", "--force", "a"]).ends(0);
+    assert!(client.election("a").unwrap().leader().unwrap().is_none());
 }
 
 #[test]

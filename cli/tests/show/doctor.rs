@@ -219,6 +219,7 @@ fn exact_rule_is_named_for_each_word_of_the_guide() {
         ("Mutex", "mutex"),
         ("Semaphore", "semaphore"),
         ("RwLock", "read-write"),
+        ("Election", "election"),
         ("ReentrantLock", "reentrant"),
         ("Mutex", "once"),
     ] {

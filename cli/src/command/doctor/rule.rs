@@ -42,7 +42,8 @@ const JOB: &[&str] = &["hset", "hmget", "hlen", "watch", "unwatch", "multi", "ex
 /// The commands that something needs.
 pub(super) fn commands(of: Use) -> impl Iterator<Item = &'static str> {
     let (line, own, more): (&[&str], &[&str], &[&str]) = match of {
-        Use::Mutex | Use::Election => (LINE, MUTEX, &[]),
+        Use::Mutex => (LINE, MUTEX, &[]),
+        Use::Election => (LINE, MUTEX, &["unsubscribe"]),
         Use::Once => (LINE, MUTEX, JOB),
         Use::Reentrant => {
             (&[], &["del", "hexists", "hset", "hlen", "hkeys", "hgetall", "unsubscribe"], &[])

@@ -34,12 +34,16 @@ pub(crate) const USUAL: Setting = Setting {
     extension: 0,
     hold: 2,
     listeners: Listeners::Counted,
+    is_election: false,
     mutation: None,
     script_bug: None,
 };
 
 /// With a clock that is off by up to a tick, every span must be longer than that.
 const DRIFTING: Setting = Setting { exchange: 2, allowance: 1, hold: 6, ..USUAL };
+
+/// With the scripts of an election.
+const ELECTION: Setting = Setting { is_election: true, ..USUAL };
 
 const NONE: Budget = Budget {
     lose: 0,
@@ -239,6 +243,30 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             )
         },
     ];
+    let election =
+        |name, clients, budget| Scenario { setting: ELECTION, ..usual(name, clients, budget) };
+    scenarios.extend([
+        election(
+            "election, duplicate",
+            TWO,
+            Budget { duplicate: few(1, 2, 2), lose: few(0, 0, 1), ..NONE },
+        ),
+        Scenario {
+            healed: few(2, 5, 5).into(),
+            ..election("election, cut", TWO, Budget { cut: 1, delay: few(0, 1, 1), ..NONE })
+        },
+        Scenario {
+            lined_up: line(&[0, 1]),
+            ..election("election, crash", THREE, Budget { crash: 1, lose: deep(1), ..NONE })
+        },
+        election("election, FLUSHALL", TWO, Budget { flush: 1, delay: deep(1), ..NONE }),
+        Scenario {
+            setting: Setting { listeners: Listeners::InACluster, ..ELECTION },
+            healed: few(3, 4, 5).into(),
+            lined_up: line(&[0, 1]),
+            ..election("election, in a cluster", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
+        },
+    ]);
     if size == Size::Deep {
         scenarios.extend([
             usual("pause, delay", TWO, Budget { pause: 1, delay: 1, ..NONE }),

@@ -2,7 +2,7 @@
 
 use ::redis::{Value, from_redis_value};
 
-use crate::encoding::{self, BEATS, FENCE, LOCK, QUEUE, channel, integer};
+use crate::encoding::{self, BEATS, FENCE, LOCK, QUEUE, WORD, channel, integer};
 use crate::protocol::{Attempt, Time, Token};
 use crate::redis::{Store, call};
 use crate::scenario::Setting;
@@ -47,6 +47,8 @@ pub(crate) struct Content {
     pub(crate) fence: Option<Fence>,
     pub(crate) queue: Sorted,
     pub(crate) beats: Sorted,
+    /// The term of an election's word, with its end.
+    pub(crate) word: Option<Fence>,
     /// Whose channel is subscribed to, a bit for each client.
     heard: u8,
     /// Whose listener is counted at this server.
@@ -96,11 +98,16 @@ impl<A: FnMut(&[Vec<u8>]) -> Value> Reader<'_, A> {
         let setting = self.setting;
         let owner = self.text(LOCK).map(|value| encoding::attempt(value.as_bytes()));
         let token = self.text(FENCE).map(|token| token_of_micros(integer(&token), setting));
+        let word = self.text(WORD).map(|word| {
+            let (term, _) = word.split_once(' ').expect("a term and a number");
+            token_of_micros(integer(term), setting)
+        });
         Content {
             lock: owner.map(|owner| Lock { owner, until: self.until(LOCK) }),
             fence: token.map(|token| Fence { token, until: self.ends(FENCE) }),
             queue: self.sorted(QUEUE, |place| place_of_micros(place, setting)),
             beats: self.sorted(BEATS, |death| moment_of_micros(death, setting)),
+            word: word.map(|token| Fence { token, until: self.ends(WORD) }),
             heard: 0,
             counted: bits((0..clients).filter(|client| self.counts(*client))),
         }

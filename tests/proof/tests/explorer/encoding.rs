@@ -14,6 +14,8 @@ pub(crate) const LOCK: &str = "x";
 pub(crate) const FENCE: &str = "{x}:fence";
 pub(crate) const QUEUE: &str = "{x}:queue";
 pub(crate) const BEATS: &str = "{x}:beats";
+/// Of an election only.
+pub(crate) const WORD: &str = "{x}:word";
 /// In a cluster a script is given this key too, which is never there, and counts no listeners.
 pub(crate) const IN_A_CLUSTER: &str = "{x}:none";
 
@@ -22,8 +24,9 @@ pub(crate) fn channel(client: u8) -> Vec<u8> {
     format!("leasehold:{client:x}").into_bytes()
 }
 
-fn value(Attempt { client, number, window }: Attempt) -> String {
-    format!("1q:{client:x}:{number:x}:{}:1:h:", millis(window))
+fn value(Attempt { client, number, window }: Attempt, setting: &Setting) -> String {
+    let letter = if setting.is_election { "e:" } else { "" };
+    format!("1q:{client:x}:{number:x}:{}:{letter}1:h:", millis(window))
 }
 
 /// The attempt of an owner's value.
@@ -50,7 +53,7 @@ pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
                 Mode::Beat => "beat",
             };
             vec![
-                value(owner),
+                value(owner, setting),
                 millis(ttl).to_string(),
                 micros_of_token(deadline, setting).to_string(),
                 fence(ttl),
@@ -61,11 +64,11 @@ pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
         }
         Request::Release { owner, ttl, last_token } => {
             let last_token = last_token.map_or(0, |token| micros_of_token(token, setting));
-            vec![value(owner), fence(ttl), last_token.to_string()]
+            vec![value(owner, setting), fence(ttl), last_token.to_string()]
         }
         Request::Renew { owner, ttl } => {
             let holds = "0".to_owned();
-            vec![value(owner), millis(ttl).to_string(), holds, fence(ttl)]
+            vec![value(owner, setting), millis(ttl).to_string(), holds, fence(ttl)]
         }
     }
 }

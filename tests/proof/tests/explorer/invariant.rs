@@ -36,6 +36,8 @@ pub(crate) enum Invariant {
     Served,
     /// C5: a key without an end.
     Immortal,
+    /// The word beside a leader is of another term, or ends before its lease.
+    Word,
     /// A script failed, or wrote a value that no client can read.
     Nonsense,
 }
@@ -255,6 +257,16 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
         if server.fence.is_none_or(|fence| fence.until < end) {
             return broken(Invariant::Fence, "the counter of tokens ends before the lease");
         }
+    }
+    if let (Some(lock), true) = (server.lock, scenario.setting.is_election) {
+        let end = lock.until.map(|until| millis_at(until, &scenario.setting));
+        let term = server.fence.map(|fence| fence.token);
+        if server.word.is_none_or(|word| Some(word.token) != term || word.until < end) {
+            return broken(Invariant::Word, "a leader without a word of its term");
+        }
+    }
+    if server.word.is_some_and(|word| word.until.is_none()) {
+        return broken(Invariant::Immortal, "a word without an end");
     }
     for set in [&server.queue, &server.beats] {
         if !set.members.is_empty() && set.until.is_none() {

@@ -6,6 +6,7 @@
 
 use Invariant::{
     Fence, Fifo, Ghost, Immortal, Nonsense, Overlap, Place, Repeat, Served, Starved, Token, Touch,
+    Word,
 };
 use Mutation::*;
 
@@ -291,4 +292,7 @@ pub(crate) const TABLE: &[Planted] = &[
     in_script("refusal-ends-the-script", 12, "at a replica, refused", &[Nonsense]),
     in_script("silent-grant-to-the-last", 4, "three in the queue", &[Fifo]),
     in_script("silent-grant-of-an-old-token", 19, "loss", &[Token]),
+    in_script("term-begins-without-its-word", 59, "election, cut", &[Word]),
+    in_script("word-not-renewed", 59, "election, cut", &[Word]),
+    in_script("word-shorter-than-a-repeated-grant", 59, "election, in a cluster", &[Word]),
 ];

@@ -37,6 +37,8 @@ pub(crate) struct Setting {
     /// How long a thread holds the lock at most.
     pub(crate) hold: Time,
     pub(crate) listeners: Listeners,
+    /// Whether the scripts are those of an election, which are the mutex's with more around them.
+    pub(crate) is_election: bool,
     pub(crate) mutation: Option<Mutation>,
     /// The name of the patches that put a bug into the scripts.
     pub(crate) script_bug: Option<&'static str>,

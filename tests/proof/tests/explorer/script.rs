@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use crate::encoding::{BEATS, FENCE, IN_A_CLUSTER, LOCK, QUEUE, arguments};
+use crate::encoding::{BEATS, FENCE, IN_A_CLUSTER, LOCK, QUEUE, WORD, arguments};
 use crate::mutation;
 use crate::patch::PATCHES;
 use crate::protocol::Request;
@@ -35,6 +35,36 @@ const RELEASE: &[Part] = parts!(
     "kind/mutex/pass.lua"
 );
 const RENEW: &[Part] = parts!("kind/mutex/owner.lua", "kind/renew.lua");
+
+const ACQUIRE_OF_ELECTION: &[Part] = parts!(
+    "kind/election/keys.lua",
+    "kind/election/layout.lua",
+    "kind/token.lua",
+    "kind/line.lua",
+    "kind/mutex/hand_over.lua",
+    "kind/election/word.lua",
+    "kind/election/begin.lua",
+    "kind/mutex/acquire.lua",
+    "kind/mutex/wait.lua",
+    "kind/election/acquired.lua"
+);
+const RELEASE_OF_ELECTION: &[Part] = parts!(
+    "kind/election/keys.lua",
+    "kind/token.lua",
+    "kind/line.lua",
+    "kind/mutex/hand_over.lua",
+    "kind/election/word.lua",
+    "kind/election/begin.lua",
+    "kind/mutex/release.lua",
+    "kind/mutex/pass.lua",
+    "kind/election/released.lua"
+);
+const RENEW_OF_ELECTION: &[Part] = parts!(
+    "kind/mutex/owner.lua",
+    "kind/election/begin.lua",
+    "kind/renew.lua",
+    "kind/election/renewed.lua"
+);
 
 /// Name, script, the piece to replace, and its replacement.
 type Patch<'a> = (&'a str, &'a str, &'a str, &'a str);
@@ -71,15 +101,20 @@ impl Scripts {
         if setting.listeners == Listeners::Refused {
             patches.push(REFUSED);
         }
+        let all = match setting.is_election {
+            false => [ACQUIRE, RELEASE, RENEW],
+            true => [ACQUIRE_OF_ELECTION, RELEASE_OF_ELECTION, RENEW_OF_ELECTION],
+        };
         for (name, patched, ..) in &patches {
-            let mut parts = [ACQUIRE, RELEASE, RENEW].into_iter().flatten();
+            let mut parts = all.into_iter().flatten();
             assert!(parts.any(|(file, _)| file == patched), "{name}: {patched} is in no script");
         }
         let script = |parts: &[Part]| {
             let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
             Script::new(&text, setting)
         };
-        Scripts { acquire: script(ACQUIRE), release: script(RELEASE), renew: script(RENEW) }
+        let [acquire, release, renew] = all.map(script);
+        Scripts { acquire, release, renew }
     }
 
     /// Hands on the words of the command that carries a request out.
@@ -101,6 +136,9 @@ impl Scripts {
 impl Script {
     fn new(text: &str, setting: &Setting) -> Script {
         let mut keys = vec![LOCK, FENCE, QUEUE, BEATS];
+        if setting.is_election {
+            keys.insert(2, WORD);
+        }
         if setting.listeners == Listeners::InACluster {
             keys.push(IN_A_CLUSTER);
         }

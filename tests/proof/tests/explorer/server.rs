@@ -191,8 +191,10 @@ impl Machine {
         let reply = reply(value, &request, now, epoch, setting);
         let mut published = Vec::new();
         for message in effects.published {
+            // What is told to the observers of an election is for no client of the explorer.
             let to = (0..self.clients).find(|client| channel(*client) == message.channel);
-            published.extend(to.zip(wake(&message.payload, epoch, setting)));
+            let wake = |to| Some((to, wake(&message.payload, epoch, setting)?));
+            published.extend(to.and_then(wake));
         }
         let after = self.state(store, epoch, now);
         let new = after.content.owner().filter(|owner| before.content.owner() != Some(*owner));

@@ -2194,4 +2194,101 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "release_all is one pipeline",
         "leasehold::tests::claim::free_locks_take_one_exchange_there_and_one_back",
     ),
+    // Elections.
+    bug(
+        "word-of-another-term",
+        "rule 59",
+        "leasehold::tests::election::a_word_counts_in_its_term_alone_and_the_latest_stays",
+    ),
+    bug(
+        "term-begins-without-its-word",
+        "rule 60",
+        "leasehold::tests::election::observers_hear_of_each_change_while_the_clock_stands_still",
+    ),
+    bug(
+        "word-shorter-than-a-repeated-grant",
+        "rule 59",
+        "explorer::no_promise_is_broken_within_the_small_bound",
+    ),
+    bug(
+        "free-resign-not-told",
+        "rule 60",
+        "leasehold::tests::election::observers_hear_of_each_change_while_the_clock_stands_still",
+    ),
+    bug(
+        "new-term-not-told",
+        "rule 60",
+        "leasehold::tests::election::observers_hear_of_each_change_while_the_clock_stands_still",
+    ),
+    bug(
+        "late-word-replaces-a-later-one",
+        "rule 59",
+        "leasehold::tests::election::a_word_that_was_stuck_on_its_way_does_not_replace_a_later_one",
+    ),
+    bug(
+        "word-of-an-evicted-leader",
+        "rule 59",
+        "leasehold::tests::election::leadership_that_was_taken_is_lost_and_says_nothing",
+    ),
+    bug(
+        "word-refused-when-memory-is-full",
+        "rule 16",
+        "leasehold::tests::election::word_and_term_survive_a_full_memory_and_a_lost_fence",
+    ),
+    bug(
+        "lost-fence-stays-lost",
+        "the term of a leader is known",
+        "leasehold::tests::election::word_and_term_survive_a_full_memory_and_a_lost_fence",
+    ),
+    bug(
+        "word-not-renewed",
+        "a word lives for as long as its leader",
+        "leasehold::tests::election::keys_of_an_election_end_by_themselves_and_its_word_lives_as_long_as_it",
+    ),
+    bug("denied-word-keeps-the-lead", "rule 56", "it::acl::refused_request_leaves_nothing"),
+    bug(
+        "mutex-is-taken-for-a-leader",
+        "rule 43",
+        "leasehold::tests::election::a_name_is_of_one_kind",
+    ),
+    bug(
+        "leader-is-taken-for-the-holder-of-a-mutex",
+        "rules 43, 55",
+        "leasehold::tests::election::a_name_is_of_one_kind",
+    ),
+    bug(
+        "lead-handed-on-in-its-process",
+        "each term is in Redis",
+        "leasehold::tests::election::threads_of_one_client_lead_one_after_the_other_and_each_term_is_in_redis",
+    ),
+    bug(
+        "lead-that-lingers",
+        "nobody leads after the end of a leadership",
+        "leasehold::tests::election::threads_of_one_client_lead_one_after_the_other_and_each_term_is_in_redis",
+    ),
+    bug(
+        "number-of-a-word-stands-still",
+        "rule 59",
+        "leasehold::tests::election::a_word_counts_in_its_term_alone_and_the_latest_stays",
+    ),
+    bug(
+        "observer-that-only-listens",
+        "rule 60",
+        "leasehold::tests::election::observer_without_messages_looks_once_a_second_and_at_the_end_of_the_lease",
+    ),
+    bug(
+        "end-of-a-lease-not-looked-for",
+        "rule 60",
+        "leasehold::tests::election::observer_without_messages_looks_once_a_second_and_at_the_end_of_the_lease",
+    ),
+    bug(
+        "change-told-twice",
+        "rule 60",
+        "leasehold::tests::election::observers_hear_of_each_change_while_the_clock_stands_still",
+    ),
+    bug(
+        "observers-outlive-the-client",
+        "close ends all waits",
+        "leasehold::tests::election::close_ends_campaigns_and_observations",
+    ),
 ];

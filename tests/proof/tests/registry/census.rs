@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::kind::{Kind, Outcome};
 use crate::{
-    acquire, client, clock, cluster, group, holder, input, key, queue, quorum, refusal, release,
-    semaphore, server, several,
+    acquire, client, clock, cluster, election, group, holder, input, key, queue, quorum, refusal,
+    release, semaphore, server, several,
 };
 
 /// How many kinds the registry has at least.
@@ -32,7 +32,7 @@ fn slow() -> Vec<&'static Kind> {
 
 /// All others.
 fn quick() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 13] = [
+    let files: [&'static [Kind]; 14] = [
         &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
@@ -42,6 +42,7 @@ fn quick() -> Vec<&'static Kind> {
         &refusal::KINDS,
         &holder::KINDS,
         &semaphore::KINDS,
+        &election::KINDS,
         &key::KINDS,
         &client::KINDS,
         &clock::KINDS,

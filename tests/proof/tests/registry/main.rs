@@ -7,6 +7,7 @@
 //! | `acquire`, `release`, `queue` | faults of the network: at acquire; at release and renewal; of waiters |
 //! | `server`, `refusal`, `key` | faults of the server, its refusals, changes of its keys |
 //! | `semaphore` | faults of the network at the requests of a semaphore |
+//! | `election` | faults of the network at the requests of an election, and at the messages to its observers |
 //! | `several` | faults in a pipeline that acquires or releases several locks |
 //! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
 //! | `quorum` | faults of a few and of most of several servers |
@@ -36,6 +37,7 @@ mod clock;
 mod cluster;
 #[path = "../../../it/common/mod.rs"]
 mod common;
+mod election;
 mod group;
 mod holder;
 mod input;
