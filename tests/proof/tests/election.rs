@@ -152,7 +152,7 @@ fn happened(server: &Server) -> Vec<State> {
 
 /// The next command of an append-only file.
 fn command<'a>(rest: &mut &'a [u8]) -> Option<Vec<&'a [u8]>> {
-    fn line<'a>(rest: &mut &'a [u8], mark: u8) -> Option<usize> {
+    fn line(rest: &mut &[u8], mark: u8) -> Option<usize> {
         let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
         let (line, more) = rest.split_at(end);
         *rest = &more[2..];
