@@ -244,16 +244,21 @@ fn close_ends_campaigns_and_observations() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let leadership = election(&here).campaign().unwrap();
-    let waiting = candidate(&server, &there);
-    let (mut observation, _) = observer(&there);
+    // Nobody else waits yet.
+    let watching = server.client();
+    let (mut observation, _) = observer(&watching);
     let (sender, receiver) = unbounded();
     spawn("observer", move || drop(sender.send(observation.next().unwrap_err()))).unwrap();
-    until(|| server.is_awaited(SECOND));
+    until(|| server.has_sleeper());
+    let report = watching.close(Duration::ZERO, SECOND);
+    assert_eq!(report.cancelled(), 0);
+    assert!(receiver.recv_timeout(SOON).unwrap().is_cancelled());
+    assert!(election(&watching).observe().unwrap_err().is_cancelled());
+
+    let waiting = candidate(&server, &there);
     let report = there.close(Duration::ZERO, SECOND);
     assert_eq!(report.cancelled(), 1);
     assert!(waiting.recv_timeout(SOON).unwrap().unwrap_err().is_cancelled());
-    assert!(receiver.recv_timeout(SOON).unwrap().is_cancelled());
-    assert!(election(&there).observe().unwrap_err().is_cancelled());
     // The leader's client goes, and nobody leads at once.
     let report = here.close(Duration::ZERO, SECOND);
     assert_eq!(report.taken().len(), 1);
@@ -278,8 +283,12 @@ fn threads_of_one_client_lead_one_after_the_other_and_each_term_is_in_redis() {
         assert_eq!(seen(&observed).unwrap().0, leadership.term().get());
         let next = campaign(&election);
         until(|| leadership.waiters() == 1);
+        // Time for another token, with which a lock would be handed on.
+        server.advance(SECOND / 100);
         leadership.resign().unwrap();
         leadership = next.recv_timeout(SOON).unwrap().unwrap();
+        let leader = election.leader().unwrap().unwrap();
+        assert_eq!(leader.term(), Some(leadership.term()), "Redis knows the term");
     }
     leadership.resign().unwrap();
     while observation.next().unwrap() != Observed::Nobody {}
@@ -359,6 +368,26 @@ fn keys_of_an_election_end_by_themselves_and_its_word_lives_as_long_as_it() {
     waiting.recv_timeout(SOON).unwrap().unwrap().resign().unwrap();
     server.advance(SECOND * 31);
     assert!(!server.keys().iter().any(|key| key.contains(&b'a') && key != b"leasehold:index"));
+}
+
+/// Rule 3: a leader that learns of its grant by asking has a whole lease from then on.
+#[test]
+fn word_of_a_leader_that_asks_again_lives_as_long_as_its_longer_lease() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let first = election(&here).campaign().unwrap();
+    let waiting = candidate(&server, &there);
+    server.link(&there).lose_messages(u64::MAX);
+    first.resign().unwrap();
+    let left = |key: &[u8]| match call(&server, &[b"PTTL", key]) {
+        Value::Int(left) => left,
+        other => panic!("{other:?}"),
+    };
+    assert!(left(b"a") < 10_000, "a claim");
+    server.advance(SECOND);
+    let second = waiting.recv_timeout(SOON).unwrap().unwrap();
+    assert!(left(b"a") > 29_000 && second.is_valid(), "a lease");
+    assert!(left(b"{a}:word") >= left(b"a"));
 }
 
 #[test]

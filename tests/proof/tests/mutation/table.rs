@@ -2208,7 +2208,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "word-shorter-than-a-repeated-grant",
         "rule 59",
-        "explorer::no_promise_is_broken_within_the_small_bound",
+        "leasehold::tests::election::word_of_a_leader_that_asks_again_lives_as_long_as_its_longer_lease",
     ),
     bug(
         "free-resign-not-told",
