@@ -250,8 +250,11 @@ fn close_ends_campaigns_and_observations() {
     let (sender, receiver) = unbounded();
     spawn("observer", move || drop(sender.send(observation.next().unwrap_err()))).unwrap();
     until(|| server.has_sleeper());
+    // A thread that waits by this clock looks again and again, and would see the end of its client in any case.
+    let signal = watching.engine().signals.add();
     let report = watching.close(Duration::ZERO, SECOND);
     assert_eq!(report.cancelled(), 0);
+    assert!(signal.take(), "observers are woken");
     assert!(receiver.recv_timeout(SOON).unwrap().is_cancelled());
     assert!(election(&watching).observe().unwrap_err().is_cancelled());
 
