@@ -32,7 +32,8 @@ const LAST: &str = "last";
 const RESTART: Duration = Duration::from_secs(5);
 
 fn election(url: &str, lease: Duration) -> (LockClient, Election) {
-    let client = LockClient::open(url).unwrap();
+    // Not connected yet: the server may be about to come back.
+    let client = LockClient::builder(url).build().unwrap();
     let options = LockOptions::new().lease(Lease::renewed(lease));
     let election = client.election_with("x", options).unwrap();
     (client, election)
