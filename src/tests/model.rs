@@ -27,8 +27,8 @@ use crate::engine::slot::WaitLimit;
 use crate::kind::{Guard, Handle, KINDS, OwnedLease, Part};
 use crate::testing::Server;
 use crate::tests::observe::Recorder;
-use reference::{MUTEX, Model, NAMES, OVER, Step};
-use setting::{CLIENTS, Expected, LEASES, ms};
+use reference::{MUTEX, Model, OVER, Step};
+use setting::{CLIENTS, Expected, LEASES, NAMES, ms};
 use shared::Shared;
 
 /// The longest that is waited for what must come.

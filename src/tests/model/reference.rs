@@ -11,11 +11,10 @@ use proptest::prelude::*;
 use proptest_state_machine::ReferenceStateMachine;
 
 use crate::base::share::Access;
-use crate::tests::model::setting::{CLIENTS, Expected, LEASES};
+use crate::tests::model::setting::{CLIENTS, Expected, LEASES, NAMES};
 pub(super) use shared::Act;
 use shared::Shared;
 
-pub(super) const NAMES: usize = 3;
 /// The name whose lock is handed over.
 pub(super) const MUTEX: usize = 0;
 /// The name whose lock shows its hold count.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 pub(crate) const CLIENTS: usize = 3;
+/// How many names there are.
+pub(crate) const NAMES: usize = 3;
 
 /// Which client's leases live how long, in milliseconds, and whether they are renewed.
 pub(crate) const LEASES: [(u64, bool); CLIENTS] = [(30_000, true), (5_000, false), (3_000, true)];
@@ -19,7 +21,7 @@ pub(crate) enum Expected {
     Refused,
     Was(bool),
     /// Which names were claimed.
-    Claimed([bool; 2]),
+    Claimed([bool; NAMES]),
 }
 
 pub(crate) const fn ms(span: u64) -> Duration {

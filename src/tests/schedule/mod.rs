@@ -24,6 +24,7 @@
 //! | `local` | scenarios within one process |
 //! | `remote` | scenarios of two processes |
 //! | `permit` | permits of semaphores, passed on and granted |
+//! | `election` | observers, and candidates |
 //! | `share` | scenarios of a read-write lock |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
@@ -38,6 +39,7 @@
 //! heartbeat is found by the time that has passed.
 
 mod claim;
+mod election;
 mod end;
 mod faults;
 mod local;
@@ -59,6 +61,7 @@ fn scenarios() -> Vec<Scenario> {
         local::SCENARIOS,
         remote::SCENARIOS,
         permit::SCENARIOS,
+        election::SCENARIOS,
         share::SCENARIOS,
         wait::SCENARIOS,
         loss::SCENARIOS,
