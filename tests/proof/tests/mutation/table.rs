@@ -1574,6 +1574,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::worker::tests::lease_that_is_taken_over_and_over_keeps_its_timer",
     ),
     bug(
+        "retaken-leases-wake-the-worker-each",
+        "the worker comes to leases that are taken over and over in common turns",
+        "leasehold::engine::lease::tests::leases_that_are_taken_over_and_over_share_the_turns_of_the_worker",
+    ),
+    bug(
         "reader-shares-what-is-given-back",
         "rule 39",
         "leasehold::engine::slot::tests::entry_that_is_being_given_back_is_not_shared",
