@@ -66,8 +66,9 @@ pub(super) enum AcquirerPhase {
     AskingAgain { since: Moment },
     /// Another thread has passed its lease on to it.
     Given(Arc<Hold>),
-    /// It has what it waited for, or is about to ask, or gives up. Nothing is passed on to it: nobody would have that
-    /// lease.
+    /// It has taken that lease, and does not wait any more.
+    Taken,
+    /// It is about to ask, or gives up. Nothing is passed on to it: nobody would have that lease.
     Ending,
 }
 
@@ -167,10 +168,19 @@ impl Acquirer {
         matches!(self.phase, AcquirerPhase::Given(_))
     }
 
+    /// Whether another thread has passed its lease on to it, which it may have taken by now. It does not wait then, and its
+    /// hold is one of those of the slot.
+    pub(super) fn is_served(&self) -> bool {
+        self.is_given() || matches!(self.phase, AcquirerPhase::Taken)
+    }
+
     /// It rests no more. Takes the lease that was passed on to it.
     pub(super) fn end_rest(&mut self) -> Option<Arc<Hold>> {
         match std::mem::replace(&mut self.phase, AcquirerPhase::Ending) {
-            AcquirerPhase::Given(hold) => return Some(hold),
+            AcquirerPhase::Given(hold) => {
+                self.phase = AcquirerPhase::Taken;
+                return Some(hold);
+            }
             AcquirerPhase::Resting => {}
             // A request that had no reply stays one.
             other => self.phase = other,
@@ -180,7 +190,7 @@ impl Acquirer {
 
     /// Whether its thread waits: one that a lease was passed on to has what it waited for.
     pub(super) fn is_waiting(&self) -> bool {
-        self.waits && !self.is_given()
+        self.waits && !self.is_served()
     }
 
     /// Whether a reply that there is not enough left for it holds for this request too.

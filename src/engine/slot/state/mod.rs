@@ -13,13 +13,14 @@
 //! | | resting | | Redis has replied that the lock is held, and it waits |
 //! | | asking again | since when | it has asked once more |
 //! | | given | a hold | another thread has passed its lease on to it |
-//! | | ending | | it has what it waited for, or gives up |
+//! | | taken | | it has taken that lease, and is about to leave |
+//! | | ending | | it is about to ask, or gives up |
 //! | entry | held | one hold; several that share it to read | threads have the lock |
 //! | | lingering | its lease, and the slot | no thread holds it, and the process keeps it for a while |
 //! | | releasing | since when | it is being released |
 //! | queue | | | threads that wait, first come first served |
 //!
-//! The acquirer *waits* while it is resting, asking again, given or ending.
+//! The acquirer *waits* while it is resting, asking again or ending.
 //!
 //! | event | from | to | effects |
 //! | --- | --- | --- | --- |
@@ -29,7 +30,8 @@
 //! | | any other | queued; or busy if it makes one attempt only, or crowded if as many wait as its options allow | |
 //! | `try_enter` | as for `enter` | as for `enter`, but never queued | |
 //! | `take_received`, `take_passed` | arriving | asking | |
-//! | | resting, given | asking again, or ending with what was received | |
+//! | | resting | asking again, or ending with a grant | |
+//! | | given | taken, with the hold | |
 //! | `held_elsewhere` | asking, asking again | resting | threads with one attempt get *busy*; if leases lingered, they are releasing instead, and the caller releases them and asks again |
 //! | `granted` | any acquirer | held | these too; the worker watches the lease |
 //! | `take_along` | asking | the same, with companions: threads of the queue whose requests travel along | |
@@ -660,8 +662,8 @@ impl SlotState {
 
     /// Returns whether that cancels a wait.
     pub(super) fn cancel_acquirer(&mut self, step: &mut Step) -> bool {
-        // A lease that was passed on to the acquirer is a hold, although its thread has not taken it yet.
-        let acquirer = self.acquirer.as_mut().filter(|acquirer| !acquirer.is_given());
+        // A lease that was passed on to the acquirer is a hold, whether its thread has taken it yet or not.
+        let acquirer = self.acquirer.as_mut().filter(|acquirer| !acquirer.is_served());
         let Some(acquirer) = acquirer else { return false };
         let waits = acquirer.waits && !acquirer.cancelled;
         // The acquirer is not removed: it may be in an exchange, which may bring a lease. It is only

@@ -273,6 +273,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::engine::slot::pause::tests::released_lock_is_left_to_listeners_for_a_pause",
     ),
     bug(
+        "taken-lease-counts-as-a-wait",
+        "close counts the waits that it ends",
+        "leasehold::engine::slot::state::tests::overlap::passed_lease_is_a_hold_while_the_client_closes",
+    ),
+    bug(
         "turn-with-the-first-release",
         "turns of a reentrant lock",
         "leasehold::engine::slot::fairness::tests::processes_have_equal_turns_in_whatever_order_they_hear",

@@ -236,14 +236,20 @@ fn lease_passes_for_a_second_only() {
 
 #[test]
 fn passed_lease_is_a_hold_while_the_client_closes() {
-    for closing in [false, true] {
+    for (closing, is_taken) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut bench = holder_and_waiter();
         assert_eq!(bench.unlock(), Unlocked::ToThread);
         bench.closing = closing;
+        if is_taken {
+            let taken = bench.state.take_received(true, bench.now);
+            let Some(Received::Hold(hold)) = taken else { panic!("{taken:?}") };
+            bench.held.push(hold);
+        }
         assert_eq!(bench.state.waiters(), 0, "it has what it waited for");
         assert_eq!(bench.transition(|state, step| state.cancel(step)), 0);
         assert!(!bench.state.is_cancelled() && bench.state.holds().len() == 1);
-        assert!(bench.stop() && bench.held[0].is_live());
+        assert_eq!(bench.stop(), !is_taken);
+        assert!(bench.held[0].is_live());
         bench.check();
     }
 }
