@@ -1,6 +1,7 @@
 //! The tests of the library against real servers, in one program: each test has servers of its own.
 
 mod acl;
+mod alert;
 mod blocked_logger;
 mod blocker;
 mod claim;
