@@ -1,8 +1,8 @@
-//! The main job: several processes with several threads each sell a limited stock that is kept in
+//! A demo: several processes with several threads each sell a limited stock that is kept in
 //! Redis, by reading what is left and writing one less.
 //!
 //! ```sh
-//! cargo run --bin inventory
+//! cargo run --package leasehold-inventory
 //! ```
 //!
 //! Three rounds go through the same code, [`sell_one`], which is also the part to copy:
@@ -56,8 +56,17 @@ const LATE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 /// How often a sale is looked at.
 const LOOK: Duration = Duration::from_millis(10);
-/// An interrupted run leaves its stock behind for so long.
+/// An interrupted run leaves its stock behind for this long.
 const KEPT_SECONDS: u64 = 600;
+/// What to try next.
+const NEXT: &str = "
+What to try next:
+  examples/inventory/main.rs     `sell_one` is the part to copy
+  docs/recipes.md                finds your task
+  cargo run --bin leader         one of three processes leads, the next takes over; --bin jobs claims ids
+  cargo test --bin double        a test of your own code, without a server
+  cargo run --package leasehold-cli -- doctor --url redis://localhost:6379
+                                 says what your own server lacks";
 
 /// Sells a piece if there is one left, and tells whether there was.
 fn sell_one(shop: &mut Shop, lock: Option<&Mutex>) -> Result<bool> {
@@ -473,7 +482,9 @@ fn run() -> Result<()> {
     let rounds = plans.into_iter().map(|plan| hold_sale(plan, &place));
     let rounds = rounds.collect::<Result<Vec<_>>>()?;
     println!("{}", table(&rounds));
-    rounds.iter().try_for_each(judge)
+    rounds.iter().try_for_each(judge)?;
+    println!("{NEXT}");
+    Ok(())
 }
 
 /// Carries out a plan, again if by chance there was nothing to see.

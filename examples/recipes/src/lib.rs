@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use leasehold_support::{Server, skip};
+pub use leasehold_support::{Child, Server, child, skip};
 
 /// Any error ends a recipe.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
