@@ -15,6 +15,7 @@ macro_rules! page {
     };
 }
 
+page!(choosing);
 page!(concepts);
 page!(recipes);
 page!(options);
@@ -26,6 +27,7 @@ page!(command);
 page!(limits);
 page!(moving);
 page!(comparison);
+page!(design);
 page!(proof);
 
 // Its code and its links need the feature.

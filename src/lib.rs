@@ -78,10 +78,12 @@
 //!
 //! # The guide
 //!
-//! [Concepts](guide::concepts) · [Recipes](guide::recipes) · [Testing](guide::testing) ·
-//! [Options](guide::options) · [Waiting and fairness](guide::waiting) ·
-//! [Errors by symptom](guide::errors) · [Operations](guide::operations) ·
-//! [Topologies](guide::topologies) · [Limits](guide::limits) · [Moving here](guide::moving) ·
+//! [Choosing](guide::choosing) · [Concepts](guide::concepts) · [Recipes](guide::recipes) ·
+//! [Testing](guide::testing) · [Options](guide::options) ·
+//! [Waiting and fairness](guide::waiting) · [Errors by symptom](guide::errors) ·
+//! [Operations](guide::operations) · [Topologies](guide::topologies) ·
+//! [The command](guide::command) · [Limits](guide::limits) · [Moving here](guide::moving) ·
+//! [Comparison](guide::comparison) · [Why it is built so](guide::design) ·
 //! [How it is proven](guide::proof)
 //!
 //! # Features

@@ -192,7 +192,7 @@ fn dead(file: &str, files: &Files) -> Vec<String> {
 /// Where a definition of the guide must lead on the forge, for where it leads in rustdoc.
 fn twin(item: &str) -> String {
     if let Some(path) = item.strip_prefix(SOURCE) {
-        return path.trim_start_matches("docs/").to_owned();
+        return path.strip_prefix("docs/").map_or(format!("../{path}"), str::to_owned);
     }
     let (path, anchor) = item.split_once('#').unwrap_or((item, ""));
     let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
@@ -316,7 +316,7 @@ fn links_of_items_lead_to_headings_of_the_guide() {
 
 #[test]
 fn every_page_is_a_module_and_is_listed() {
-    let (files, modules) = (files(), read("src/guide.rs"));
+    let (files, modules, root) = (files(), read("src/guide.rs"), read("src/lib.rs"));
     let index = Links::of(&files["docs/README.md"]).defined;
     for (file, _) in pages(&files) {
         let page = file.trim_start_matches("docs/").trim_end_matches(".md");
@@ -324,6 +324,8 @@ fn every_page_is_a_module_and_is_listed() {
         let is_module = named.iter().any(|text| modules.contains(text));
         assert!(page == "README" || is_module, "{file} is no module of src/guide.rs");
         assert!(page == "README" || index.contains_key(page), "docs/README.md lacks {file}");
+        let listed = root.contains(&format!("(guide::{page})"));
+        assert!(page == "README" || listed, "the list in src/lib.rs lacks {file}");
     }
 }
 
