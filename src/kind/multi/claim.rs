@@ -48,7 +48,8 @@ fn next_chunk(tried: usize, free: usize, missing: usize) -> usize {
     // As many as are missing, where nobody else works. Otherwise as many as are likely to have so many free ones, but no
     // more than twice as many as before: what is granted beyond costs two commands.
     let grown = tried.saturating_mul(2).min(MOST_IN_ADVANCE);
-    let likely = if free == 0 { grown } else { (missing * tried).div_ceil(free) };
+    // Saturating: a caller that wants all that are free asks for `usize::MAX` of them.
+    let likely = if free == 0 { grown } else { missing.saturating_mul(tried).div_ceil(free) };
     missing.max(likely.min(grown)).min(MOST_AT_ONCE)
 }
 
@@ -96,5 +97,6 @@ mod tests {
         assert_eq!(next_chunk(10, 9, 1), 2);
         assert_eq!(next_chunk(40, 1, 3), 80, "no more than twice as many");
         assert_eq!(next_chunk(10, 1, 50), 50);
+        assert_eq!(next_chunk(1_000, 3, usize::MAX - 3), MOST_AT_ONCE, "all that are free");
     }
 }
