@@ -2,13 +2,15 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold::{Election, Leadership, LockClient, Observation, Observed};
 use leasehold_support::Child;
 use leasehold_support::child::{hear, role, tell};
 
-use crate::common::{SOON, ask, exists, ms, no_key_is_immortal, open, renewed, server, until};
+use crate::common::{
+    SOON, ask, exists, hasty, ms, no_key_is_immortal, open, renewed, server, until,
+};
 
 fn election(client: &LockClient) -> Election {
     client.election("{shop}scheduler").expect("an election")
@@ -190,4 +192,18 @@ fn last_state_is_seen_after_a_server_was_away() {
     let next_one = election(&client).campaign().expect("a leadership");
     assert!(next_one.term() > leadership.term());
     assert_eq!(next(&mut observation), Some((next_one.term().get(), None)));
+}
+
+/// However short its time is: no change was looked for, so `None` would say what nobody knows.
+#[test]
+fn observer_never_says_that_nothing_has_changed_without_a_look() {
+    let server = server();
+    let watching = hasty(&server.url());
+    let mut observation = election(&watching).observe().expect("an observation");
+    assert_eq!(next(&mut observation), None);
+    server.kill();
+    for wait in 0..20 {
+        let seen = observation.next_timeout(Duration::from_micros(wait));
+        assert!(seen.as_ref().is_err_and(|error| error.is_transient()), "{wait} µs: {seen:?}");
+    }
 }

@@ -201,7 +201,8 @@ impl Observation {
                     Err(error) => return Err(error),
                 }
             }
-            if end <= self.handle.now() {
+            // Not before it has looked: a short time may end between the two looks at the clock.
+            if has_looked && end <= self.handle.now() {
                 return outage.map_or(Ok(None), |(_, error)| Err(error.in_outage()));
             }
             self.signal.wait(&*self.handle.context().clock, self.due.min(end));
