@@ -248,9 +248,18 @@ impl Connection {
             .filter(|&index| is_missing(&replies[index]))
             .filter_map(|index| Some((index, calls[index].again(&mut scripts)?)))
             .unzip();
+        if missing.is_empty() {
+            return replies;
+        }
         // After a time-out a reply may still be on its way. It would be read as the reply to the
-        // first of these, and each reply after it as that of the command before.
-        if missing.is_empty() || self.unanswered > 0 {
+        // first of these, and each reply after it as that of the command before. So they did nothing, and
+        // the reason is the silence: the caller can do nothing about a script.
+        if self.unanswered > 0 {
+            let silence = replies.iter().find(|it| matches!(it, Err(Failure::Unknown(_)))).cloned();
+            if let Some(Err(failure)) = silence {
+                let unsent = failure.before_sending();
+                missing.into_iter().for_each(|index| replies[index] = Err(unsent.clone()));
+            }
             return replies;
         }
         let outcomes = match self.send_all(&again, deadline) {
