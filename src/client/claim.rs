@@ -24,8 +24,9 @@ impl LockClient {
     /// Give each worker another order, for example by a rotation of the list. A job that is done must not be claimed again:
     /// look at it once more under its lease, and fence what is written with the token of that lease.
     ///
-    /// Each lock that can be a [`Part`] can be claimed; one that is given twice is claimed once. A
-    /// [`QuorumClient`](crate::QuorumClient) has no such call, because each of its locks takes a round of votes of its own.
+    /// Each lock that can be a [`Part`] can be claimed. One that is given twice is claimed once, but permits and readers
+    /// may be claimed again. A [`QuorumClient`](crate::QuorumClient) has no such call, because each of its locks takes a
+    /// round of votes of its own.
     ///
     /// # Errors
     ///

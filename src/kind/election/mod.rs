@@ -190,7 +190,7 @@ impl Election {
 
     /// Observes who leads and what the leader says: see [`Observation`].
     ///
-    /// Each call is an observer of its own. It starts the thread of this client that listens, and sends nothing yet.
+    /// Each call is an observer of its own. It makes this client listen, and does not yet ask who leads.
     ///
     /// # Errors
     ///
