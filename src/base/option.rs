@@ -591,11 +591,11 @@ impl LockOptions {
 
     /// How many threads of one client may wait for the lock at a time; default without limit, at least 1.
     ///
-    /// A call through this handle that would be one more does not wait. If it waits for a time it returns
-    /// `None` at once, and if it waits without an end it fails at once with
-    /// [`is_crowded`](crate::Error::is_crowded). Either way [`last_blocker`](crate::Mutex::last_blocker) is the
-    /// holder, as far as it is known: before the first reply of Redis to those who wait it is not. So the threads
-    /// of a server do not all end up behind one lock.
+    /// A call through this handle that would be one more does not wait, so that the threads of a server do not all
+    /// end up behind one lock. It fails at once with [`is_crowded`](crate::Error::is_crowded). If it has a time limit,
+    /// and the holder is known, it returns `None` at once. In both cases
+    /// [`last_blocker`](crate::Mutex::last_blocker) is the holder, if it is known: in an outage it is not, nor before
+    /// Redis has replied to the first thread that waits.
     ///
     /// All threads of the client that wait for the name count, also through handles with other options, and an
     /// upgrade too. Single attempts, such as [`try_lock`](crate::Mutex::try_lock), wait for no holder: they are

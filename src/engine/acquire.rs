@@ -177,9 +177,10 @@ fn acquire_inner(
         }
         Admission::Crowded(blocker) => {
             long_wait.blocker = blocker;
-            match wait_limit {
-                WaitLimit::FOR_EVER => Err(crowded_error(slot, long_wait)),
-                _ => Ok(None),
+            // `None` says that somebody has the lock, also to a call that did not wait.
+            match wait_limit != WaitLimit::FOR_EVER && long_wait.blocker.is_some() {
+                true => Ok(None),
+                false => Err(crowded_error(slot, long_wait)),
             }
         }
         Admission::NoReply(silence) => Err(Error::unreachable(format!(
@@ -193,7 +194,7 @@ fn acquire_inner(
     }
 }
 
-/// The error of a wait without an end that did not begin, as others wait already.
+/// The error of a wait that did not begin, as others wait already.
 fn crowded_error(slot: &Slot, long_wait: &LongWait) -> Error {
     let context = slot.context();
     let (kind, identity) = (slot.target().kind(), context.protocol.identity());

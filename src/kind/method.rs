@@ -362,7 +362,8 @@ macro_rules! lock_methods {
             ///
             /// The same as for [`lock`](Self::lock), also when the time ends during an outage. So `None` means
             /// that there is a holder: a thread of this process, or one that Redis named in its last reply. With
-            /// [`max_waiters`](crate::LockOptions::max_waiters) it may also mean, at once, that too many threads wait.
+            /// [`max_waiters`](crate::LockOptions::max_waiters) it may come at once, as too many threads wait for that
+            /// holder.
             ///
             /// ```
             /// # use std::time::Duration;

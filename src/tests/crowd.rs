@@ -145,7 +145,7 @@ fn those_that_wait_no_more_make_room() {
 #[test]
 fn bound_holds_while_the_first_reply_is_awaited() {
     let server = Server::standing_still();
-    let client = server.client();
+    let client = Arc::new(server.client());
     listen(&client);
     client.mutex("warm").unwrap().lock().unwrap().release().unwrap();
     let link = server.link(&client);
@@ -153,10 +153,42 @@ fn bound_holds_while_the_first_reply_is_awaited() {
     link.delay_requests(1, SECOND / 2);
     let first = waiter(&lock);
     until(|| waiting(&client, "a") == 1 && server.has_sleeper());
-    let another = lock.clone();
-    let error = refused(move || another.lock());
-    assert!(error.is_crowded() && error.to_string().contains("no holder is known yet"), "{error}");
+    assert_refused_without_a_holder(&client, &lock);
     server.advance(SECOND);
+    assert!(outcome(&first).unwrap());
+}
+
+/// No call says that somebody has the lock.
+fn assert_refused_without_a_holder(client: &Arc<LockClient>, lock: &Mutex) {
+    let (one, other) = (lock.clone(), lock.clone());
+    let (all, client) = (lock.clone(), Arc::clone(client));
+    for error in [
+        refused(move || one.lock()),
+        refused(move || other.try_lock_for(SECOND)),
+        refused(move || client.try_lock_all_for([&all], SECOND)),
+    ] {
+        let text = error.to_string();
+        assert!(error.is_crowded() && text.contains("no holder is known"), "{text}");
+    }
+    assert!(lock.last_blocker().is_none());
+}
+
+#[test]
+fn holder_of_before_an_outage_is_not_named() {
+    let server = Server::standing_still();
+    let (client, other) = (Arc::new(server.client()), server.client());
+    listen(&client);
+    let held = other.mutex("a").unwrap().lock().unwrap();
+    let lock = client.mutex_with("a", at_most(1)).unwrap();
+    let first = waiter(&lock);
+    until(|| server.is_queued_for("a"));
+    assert_crowded(&lock, held.fencing_token());
+    server.link(&client).cut();
+    server.advance(SECOND * 3);
+    assert_refused_without_a_holder(&client, &lock);
+    server.link(&client).restore();
+    held.release().unwrap();
+    server.advance(SECOND * 5);
     assert!(outcome(&first).unwrap());
 }
 

@@ -1,6 +1,6 @@
 //! A server whose clock is set while a client has locks there.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::LockClient;
 use leasehold_support::{Server, WallClock};
@@ -15,14 +15,21 @@ fn stage() -> (WallClock, Server, LockClient) {
     (clock, server, client)
 }
 
-/// Sets the clock, and waits until the server goes by it: it dates some commands by the time at which it last looked.
+/// Sets the clock, and waits until the server goes by it: it dates some commands by the time at which it last looked, and
+/// may tell that time, too.
 fn set(clock: &WallClock, server: &Server, millis: i64) {
     clock.set(millis * 1_000).expect("a clock");
+    let now = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later");
+        i64::try_from(now.as_millis()).expect("a time") + millis
+    };
     until("the server goes by its clock", || {
+        let before = now();
         ask::<()>(server, &["SET", "probe", "", "PX", "60000"]);
         let end: i64 = ask(server, &["PEXPIRETIME", "probe"]);
         let (seconds, micros): (i64, i64) = ask(server, &["TIME"]);
-        (end - 60_000 - seconds * 1_000 - micros / 1_000).abs() < 100
+        let seen = before..=now();
+        [end - 60_000, seconds * 1_000 + micros / 1_000].iter().all(|time| seen.contains(time))
     });
 }
 

@@ -272,7 +272,7 @@ impl Error {
     /// As many threads of this client wait for the lock as [`max_waiters`] allows, so this call did not
     /// wait. The text names the holder, as far as it is known; [`last_blocker`] has the details.
     ///
-    /// It happens in calls that wait without an end. Others return `Ok(None)` instead.
+    /// A call with a time limit returns `Ok(None)` instead, if a holder is known.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

@@ -30,7 +30,7 @@ pub(crate) enum Admission {
     Ask(Arc<Hold>, u64),
     /// Somebody has the lock, and the thread does not wait any longer.
     Busy(Option<Blocker>),
-    /// As many threads wait here as the options of this one allow, so it does not.
+    /// As many threads wait here as the options of this one allow, so it does not. With the holder, if one is known.
     Crowded(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
     NoReply(Duration),

@@ -198,7 +198,10 @@ impl SlotState {
         }
         // Also for a thread that would be the acquirer: an upgrade may wait beside it.
         if self.is_crowded_for(request) {
-            return Some(EnterOutcome::Now(Admission::Crowded(self.blocker())));
+            // A holder of before an outage is none that this call may name.
+            let is_known = self.is_known_to_be_held(step.now, step.now);
+            let blocker = self.blocker().filter(|_| is_known);
+            return Some(EnterOutcome::Now(Admission::Crowded(blocker)));
         }
         if self.may_acquire() {
             self.fairness.come(step.now);

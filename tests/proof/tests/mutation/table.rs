@@ -2175,6 +2175,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::crowd::crowd_is_turned_away_and_the_others_are_served",
     ),
     bug(
+        "crowd-told-of-an-earlier-holder",
+        "max_waiters; nobody is named in an outage",
+        "leasehold::tests::crowd::holder_of_before_an_outage_is_not_named",
+    ),
+    bug(
+        "crowd-without-a-holder-as-busy",
+        "max_waiters; none only if a holder is known",
+        "leasehold::tests::crowd::bound_holds_while_the_first_reply_is_awaited",
+    ),
+    bug(
         "claim-keeps-what-is-beyond",
         "a claim takes no more than it was asked for",
         "leasehold::tests::claim::locks_beyond_what_was_asked_for_are_given_back_at_once",
