@@ -20,8 +20,24 @@ const SPANS: &str = "a time such as 500ms, 10s or 5m";
 
 /// Reads a time as people write it.
 pub(crate) fn span(setting: &str, text: &str) -> Result<Duration> {
-    humantime::parse_duration(text)
-        .map_err(|_| Error::config(setting, format_args!("\"{}\"", text.escape_debug()), SPANS))
+    sum_of_terms(text)
+        .ok_or_else(|| Error::config(setting, format_args!("\"{}\"", text.escape_debug()), SPANS))
+}
+
+/// Reads the terms of a time, such as `1m` and `30s`, one by one: humantime 2.4 panics at a sum that is too great.
+fn sum_of_terms(text: &str) -> Option<Duration> {
+    let (mut sum, mut rest) = (Duration::ZERO, text);
+    loop {
+        // The number of the next term follows the unit of this one.
+        let unit = rest.find(char::is_alphabetic).unwrap_or(rest.len());
+        let digit = rest[unit..].find(|letter: char| letter.is_ascii_digit());
+        let (term, others) = rest.split_at(digit.map_or(rest.len(), |at| unit + at));
+        sum = sum.checked_add(humantime::parse_duration(term).ok()?)?;
+        rest = others;
+        if rest.is_empty() {
+            return Some(sum);
+        }
+    }
 }
 
 /// A time in one unit, which programs can read, too, and without loss.

@@ -264,3 +264,17 @@ fn setting_for_locks_by_key_comes_from_the_file() {
         (0..1 + u8::from(again)).for_each(|_| client.unlock("x").unwrap());
     }
 }
+
+/// The crate that reads times panics at such a sum.
+#[test]
+fn time_that_is_too_long_is_refused() {
+    for text in ["18446744073709551615s 1000ms", "584542046090y 584542046090y"] {
+        let file = format!(r#"{{"url":"redis://localhost","command_timeout":"{text}"}}"#);
+        let settings: ClientSettings = from_str(&file).unwrap();
+        let error = settings.builder().err().expect("refused");
+        names(&error, ["command_timeout", text, "500ms, 10s or 5m"]);
+        assert!(from_str::<Lease>(&format!(r#"{{"ttl":"{text}"}}"#)).is_err(), "{text}");
+    }
+    let lease: Lease = from_str(r#"{"ttl":"1m 30s500ms"}"#).unwrap();
+    assert_eq!(lease.ttl(), ms(90_500));
+}
