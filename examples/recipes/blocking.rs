@@ -68,7 +68,7 @@ async fn main() -> Result<()> {
     let brief = Duration::from_millis(100);
 
     let other = Section::enter(client.mutex("report")?, WAIT).await?.ok_or("it is free")?;
-    println!("while another task has the lock: {}", report(&client, brief, pages).await?);
+    println!("while another task has the lock: {}", report(&client, brief * 10, pages).await?);
     let given_up = timeout(brief, report(&client, WAIT, pages)).await.is_err();
     other.leave().await?;
     // The lease that comes for the caller that gave up goes back, and nothing is written.

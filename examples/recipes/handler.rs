@@ -32,7 +32,7 @@ fn section(
 ) -> leasehold::Result<(u16, String)> {
     let lock = client.mutex(format!("orders:{order}"))?;
     // The deadline of the request, less the time that the work takes.
-    let Some(guard) = lock.try_lock_for(Duration::from_millis(200))? else {
+    let Some(guard) = lock.try_lock_for(Duration::from_secs(1))? else {
         let holder = lock.last_blocker().map_or("another request".to_owned(), |it| it.to_string());
         return Ok((409, format!("{holder} has it")));
     };
@@ -46,8 +46,8 @@ fn main() -> Result<()> {
     let server = Server::start()?;
     // A server that does not reply costs a request no more than this.
     let client = LockClient::builder(server.url())
-        .command_timeout(Duration::from_millis(250))
-        .connect_timeout(Duration::from_millis(250))
+        .command_timeout(Duration::from_millis(500))
+        .connect_timeout(Duration::from_millis(500))
         .build()?;
     let other = LockClient::builder(server.url()).label("billing").build()?;
     let mut responses = vec![handle(&client, 42, |_guard| ())];
