@@ -271,7 +271,7 @@ fn time_that_is_too_long_is_refused() {
     for text in ["18446744073709551615s 1000ms", "584542046090y 584542046090y"] {
         let file = format!(r#"{{"url":"redis://localhost","command_timeout":"{text}"}}"#);
         let settings: ClientSettings = from_str(&file).unwrap();
-        let error = settings.builder().err().expect("refused");
+        let error = settings.builder().expect_err("refused");
         names(&error, ["command_timeout", text, "500ms, 10s or 5m"]);
         assert!(from_str::<Lease>(&format!(r#"{{"ttl":"{text}"}}"#)).is_err(), "{text}");
     }
