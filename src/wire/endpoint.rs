@@ -12,6 +12,7 @@ use crate::base::credentials::{Credentials, CredentialsProvider};
 use crate::base::error::{Error, Result};
 use crate::base::panic::catch_panic;
 use crate::base::sync::Arc;
+use crate::base::text::clean;
 use crate::wire::error_context::not_provided;
 #[cfg(feature = "tls")]
 use crate::wire::tls::TlsSource;
@@ -371,26 +372,37 @@ pub(crate) const OVER_TLS: &str = "(TLS)";
 
 /// The address for errors: host and port, or the path of a socket, and the announced address if it differs.
 pub(crate) fn address(endpoint: &Endpoint) -> String {
-    let mut address = endpoint.addr().to_string();
+    // A sentinel or a node of a cluster may have announced it, and it is shown in errors and logs.
+    let mut address = clean(&endpoint.addr().to_string()).into_owned();
     // The logs of servers and sentinels have this one.
     if let Some(announced) = &endpoint.announced {
-        address += &format!(" (announced as {announced})");
+        address += &format!(" (announced as {})", clean(announced));
     }
     if endpoint.is_secure() { format!("{address} {OVER_TLS}") } else { address }
 }
 
 /// The address for display: no user, no password.
 pub(crate) fn shown(endpoint: &Endpoint) -> String {
-    match endpoint.addr() {
+    let text = match endpoint.addr() {
         ConnectionAddr::Unix(path) => format!("unix://{}", path.display()),
         other if endpoint.is_secure() => format!("rediss://{other}"),
         other => format!("redis://{other}"),
-    }
+    };
+    clean(&text).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_that_somebody_announces_is_shown_escaped() {
+        let near = parse("redis://localhost").unwrap();
+        let mapper: AddressMapper = Arc::new(|_: &str, port: u16| ("a\u{1b}[2J".to_owned(), port));
+        let far = near.clone().set_mapper(mapper).at("b\r\n".to_owned(), 1);
+        assert_eq!(address(&far), r"a\u{1b}[2J:1 (announced as b\r\n:1)");
+        assert_eq!(shown(&near.at("c\u{202e}".to_owned(), 2)), r"redis://c\u{202e}:2");
+    }
 
     #[test]
     fn bad_url_error_names_part_value_and_what_is_allowed() {
