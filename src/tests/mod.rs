@@ -23,6 +23,7 @@
 //! | `semaphore` | how long a limit is remembered, and what refusals heal and ask for |
 //! | `skew` | clocks of servers that may differ |
 //! | `clock` | a server's clock that is set |
+//! | `outside` | bytes that come from outside |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
 mod claim;
@@ -37,6 +38,7 @@ mod locks;
 mod model;
 mod observe;
 mod once;
+mod outside;
 mod owned;
 mod reentry;
 mod renewal;

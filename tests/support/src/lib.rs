@@ -14,6 +14,7 @@ mod directory;
 pub mod fault;
 pub mod fork;
 mod frame;
+pub mod fuzz;
 mod group;
 pub mod history;
 mod journal;
