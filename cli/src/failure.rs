@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use leasehold::ErrorKind;
 use serde_json::json;
 
+use crate::name::Message;
 use crate::report::json;
 use crate::status;
 
@@ -25,7 +26,9 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(status: u8, text: impl Into<String>) -> Failure {
-        Failure { text: text.into(), status, is_json: false }
+        // The name of a file is an argument, and the text of an error may come from anywhere.
+        let text = Message(&text.into()).to_string();
+        Failure { text, status, is_json: false }
     }
 
     /// The arguments ask for something that cannot be.
@@ -62,7 +65,7 @@ impl Failure {
 
 /// Says it on the standard error, where that is not closed.
 pub(crate) fn say(text: &impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "leasehold: {text}");
+    let _ = writeln!(std::io::stderr(), "leasehold: {}", Message(&text.to_string()));
 }
 
 impl fmt::Display for Failure {

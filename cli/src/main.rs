@@ -8,6 +8,8 @@ mod duration;
 mod failure;
 mod kind;
 mod name;
+#[cfg(all(test, unix))]
+mod outside;
 mod report;
 mod status;
 mod url;

@@ -47,13 +47,29 @@ impl fmt::Display for Abridged<'_> {
     }
 }
 
+/// A message of one or more lines, which may repeat text from elsewhere: what does more than show itself is escaped.
+pub(crate) struct Message<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Message<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            let mut bytes = [0; 4];
+            match letter {
+                letter if letter == '\n' || is_plain(letter) => write!(f, "{letter}")?,
+                letter => escape(letter.encode_utf8(&mut bytes).as_bytes(), f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 fn escape(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
 
 /// Whether a character only shows itself. Marks of direction could show a name in another order, and characters
 /// without a width could hide a difference.
-fn is_plain(letter: char) -> bool {
+pub(crate) fn is_plain(letter: char) -> bool {
     let does_more = letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -77,6 +93,12 @@ mod tests {
         assert_eq!(Abridged(b"a\x1b").to_string(), r"a\x1b");
         assert_eq!(Abridged(&[b'a'; 200]).to_string(), "a".repeat(200));
         assert_eq!(Abridged(&[b'a'; 201]).to_string(), "a".repeat(200) + "…");
+    }
+
+    #[test]
+    fn message_keeps_its_lines_and_escapes_the_rest() {
+        let text = "no \\ here:\n  \x1b[2J\r\u{202e}é";
+        assert_eq!(Message(text).to_string(), "no \\ here:\n  \\x1b[2J\\x0d\\xe2\\x80\\xaeé");
     }
 
     #[test]

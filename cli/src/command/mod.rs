@@ -1,5 +1,6 @@
 //! The subcommands. Each has a module of its own.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -7,6 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::connection::ConnectionArguments;
 use crate::failure::Failure;
+use crate::name::{self, Message, Shown};
 use crate::{status, warning};
 
 mod ask;
@@ -63,10 +65,9 @@ impl Command {
     }
 }
 
-/// Reads the arguments. Help and version are printed here.
+/// Reads the arguments of this program. Help and version are printed here.
 pub(crate) fn parse() -> Result<Arguments, Failure> {
-    let matches = manual::equip(Arguments::command()).try_get_matches();
-    matches.and_then(|matches| Arguments::from_arg_matches(&matches)).map_err(|error| {
+    read(&program(), std::env::args_os().collect()).map_err(|error| {
         let status = match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => status::DONE,
             _ => status::USAGE,
@@ -74,6 +75,36 @@ pub(crate) fn parse() -> Result<Arguments, Failure> {
         // Nothing is to be done about a closed output.
         let _ = error.print();
         Failure::new(status, "")
+    })
+}
+
+/// What this program takes.
+pub(crate) fn program() -> clap::Command {
+    manual::equip(Arguments::command())
+}
+
+/// Reads arguments.
+pub(crate) fn read(
+    program: &clap::Command,
+    arguments: Vec<OsString>,
+) -> Result<Arguments, clap::Error> {
+    let read = |arguments: &[OsString]| {
+        let matches = program.clone().try_get_matches_from(arguments)?;
+        Arguments::from_arg_matches(&matches)
+    };
+    read(&arguments).map_err(|error| {
+        // An error repeats arguments as they are, and a script may have got one from somebody else. So the error is the one
+        // about the same arguments in a form that a terminal does not obey.
+        let shown = |argument: &OsString| Shown(name::bytes(argument)).to_string().into();
+        let all: Vec<OsString> = arguments.iter().map(shown).collect();
+        if all == arguments {
+            return error;
+        }
+        match read(&all) {
+            Err(shown) if shown.kind() == error.kind() => shown,
+            // Not even its own colours are left.
+            _ => clap::Error::raw(error.kind(), Message(&error.render().to_string())),
+        }
     })
 }
 
@@ -105,7 +136,7 @@ fn dispatch(
         Command::Wait(wait) => wait.run(&connection.open()?, json),
         Command::Ask(ask) => ask.run(&connection.open()?, json),
         Command::Forget(forget) => forget.run(&connection.open()?, json),
-        Command::Generate(generate) => generate.run(manual::equip(Arguments::command())),
+        Command::Generate(generate) => generate.run(program()),
         Command::Doctor(doctor) => doctor.run(connection, json),
         Command::Release(release) => release.run(&connection.open()?, json),
     }

@@ -198,7 +198,9 @@ impl Page<'_> {
 
 fn summary(model: &Model, visible: usize) -> String {
     let all = model.all().len();
-    let waiting: usize = model.all().iter().filter_map(|row| row.waiting).sum();
+    let counts = model.all().iter().filter_map(|row| row.waiting);
+    // Each is what a server says.
+    let waiting = counts.fold(0, usize::saturating_add);
     let mut text = format!("leasehold top: {all} locks, {waiting} wait");
     if visible != all {
         text += &format!(", {visible} shown for \"{}\"", model.filter);
