@@ -27,6 +27,8 @@ pub(crate) struct Process {
     pub(crate) program: PathBuf,
     /// The text of a sentinel's configuration; `None` for a server.
     pub(crate) sentinel: Option<String>,
+    /// Whether it has network interfaces of its own.
+    pub(crate) is_apart: bool,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) port: Option<u16>,
@@ -74,6 +76,8 @@ impl Process {
         command
             .args(["-c", include_str!("watchdog.sh"), "watchdog"])
             .arg(self.directory.path())
+            // It becomes the program, with the same process id.
+            .args(if self.is_apart { &["unshare", "--net"][..] } else { &[] })
             .arg(&self.program)
             .args(self.sentinel_arguments()?)
             .args(["--port", &self.port.unwrap_or(0).to_string()])

@@ -42,6 +42,7 @@ pub struct ServerBuilder {
     cluster: bool,
     sentinel: Option<String>,
     since: Option<(u32, u32)>,
+    is_apart: bool,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
 }
@@ -85,6 +86,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives it network interfaces of its own, and a port on all of them: see [`Network`](crate::Network).
+    pub fn apart(mut self) -> Self {
+        self.is_apart = true;
+        self.tcp().arg("--bind").arg("0.0.0.0")
+    }
+
     /// Starts the server and waits until it replies.
     ///
     /// # Errors
@@ -98,6 +105,7 @@ impl ServerBuilder {
         let mut process = Process {
             program: self.since.map_or_else(binary::find, binary::find_since)?,
             sentinel: self.sentinel,
+            is_apart: self.is_apart,
             arguments: self.arguments,
             variables: self.variables,
             port: None,
@@ -177,7 +185,11 @@ impl Server {
     }
 
     /// Returns the port of the cluster's bus.
-    pub(crate) fn bus(&self) -> u16 {
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`ServerBuilder::cluster`].
+    pub fn bus(&self) -> u16 {
         self.process.bus.expect("the server was started without .cluster()")
     }
 
