@@ -29,6 +29,7 @@ page!(moving);
 page!(comparison);
 page!(design);
 page!(proof);
+page!(report);
 
 // Its code and its links need the feature.
 #[cfg_attr(all(feature = "testing", not(doctest)), doc = include_str!("guide/links.md"))]

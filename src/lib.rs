@@ -84,7 +84,7 @@
 //! [Operations](guide::operations) · [Topologies](guide::topologies) ·
 //! [The command](guide::command) · [Limits](guide::limits) · [Moving here](guide::moving) ·
 //! [Comparison](guide::comparison) · [Why it is built so](guide::design) ·
-//! [How it is proven](guide::proof)
+//! [How it is proven](guide::proof) · [Report](guide::report)
 //!
 //! # Features
 //!
