@@ -291,11 +291,11 @@ fn describe() {
         (WAIT, "How long calls for a lock took, whether they got it or not"),
         (
             BLOCKED,
-            "The same for calls that learned of a holder, by the label of the holder's client",
+            "How long calls for a lock took that had to wait for a known holder, by the label of its client",
         ),
-        (HOLD, "How long locks were held"),
-        (EXCHANGE, "How long requests to Redis took"),
-        (RENEWAL, "How long the renewal of leases took"),
+        (HOLD, "How long locks were held, until their release was done or they were lost"),
+        (EXCHANGE, "How long requests to Redis took, with the wait for a connection"),
+        (RENEWAL, "How long requests to Redis took that renewed leases"),
     ];
     for (name, what) in histograms {
         ::metrics::describe_histogram!(name, Unit::Seconds, what);
@@ -304,11 +304,11 @@ fn describe() {
     ::metrics::describe_gauge!(HELD, "Locks that threads hold");
     let counters = [
         (ACQUIRED, "Calls that got their lock"),
-        (BUSY, "Calls that went without their lock because somebody else had it"),
+        (BUSY, "Calls that did not get their lock because somebody else had it"),
         (ERRORS, "Calls for a lock, and releases, that failed"),
-        (LOST, "Locks that were lost before their release"),
+        (LOST, "Holds that were lost before their release"),
         (RENEWED, "Leases that were renewed"),
-        (RECONNECTS, "Connections that took the place of one that broke or was silent"),
+        (RECONNECTS, "Connections that replaced a broken or silent one"),
     ];
     for (name, what) in counters {
         ::metrics::describe_counter!(name, what);

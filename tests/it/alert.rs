@@ -122,6 +122,21 @@ fn queries_of_the_dashboard_are_those_that_prometheus_reads() {
     assert!(!is_content, "{said}");
 }
 
+/// Prometheus shows each of them alone.
+#[test]
+fn help_of_a_metric_stands_alone() {
+    let source = include_str!("../../src/observe/metrics.rs");
+    let (_, rest) = source.split_once("\nfn describe() {").expect("the descriptions");
+    let describe = rest.split("\n}").next().expect("their end");
+    let texts: Vec<&str> = describe.split('"').skip(1).step_by(2).collect();
+    assert_eq!(texts.len(), 13, "{texts:#?}");
+    for text in texts {
+        let (lower, words) =
+            (text.to_lowercase(), ["lock", "lease", "hold", "redis", "connection"]);
+        assert!(!lower.contains("same") && words.iter().any(|word| lower.contains(word)), "{text}");
+    }
+}
+
 /// Every metric is in a panel, and no rule and no panel names another one.
 #[test]
 fn rules_and_dashboard_name_the_metrics_that_there_are() {
