@@ -4,12 +4,17 @@ use leasehold::redis::{ConnectionInfo, IntoConnectionInfo as _, RedisError};
 
 /// What the URL says, and whether it asks for TLS. The driver here cannot do TLS, and would refuse a URL that asks for it.
 pub(crate) fn read(url: &str) -> Result<(ConnectionInfo, bool), RedisError> {
-    let secure = [("rediss://", "redis://"), ("valkeys://", "valkey://")];
-    let plain = secure.iter().find_map(|(from, to)| Some((to, url.strip_prefix(from)?)));
-    match plain {
-        Some((scheme, rest)) => Ok((format!("{scheme}{rest}").into_connection_info()?, true)),
-        None => Ok((url.into_connection_info()?, false)),
-    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Ok((url.into_connection_info()?, false));
+    };
+    // A scheme in capitals is the same one.
+    let scheme = scheme.to_ascii_lowercase();
+    let (scheme, secure) = match scheme.as_str() {
+        "rediss" => ("redis", true),
+        "valkeys" => ("valkey", true),
+        other => (other, false),
+    };
+    Ok((format!("{scheme}://{rest}").into_connection_info()?, secure))
 }
 
 /// The user that this URL names; one that names none is for the default user.
@@ -23,7 +28,7 @@ pub(crate) fn user(url: &str) -> String {
 pub(crate) fn with_password(url: &str, password: &str) -> String {
     let password = encoded(password);
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    if scheme.contains("unix") {
+    if scheme.to_ascii_lowercase().contains("unix") {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let others = query.split('&').filter(|part| !part.is_empty() && !part.starts_with("pass="));
         let pass = format!("pass={password}");
@@ -57,6 +62,7 @@ mod tests {
             ("redis://:secret@a", "default"),
             ("rediss://locks:secret@a:6380/1", "locks"),
             ("valkeys://locks:secret@a", "locks"),
+            ("REDISS://locks:secret@a", "locks"),
             ("redis://lo%40cks:secret@a", "lo@cks"),
             ("unix:///socket?user=locks&pass=secret", "locks"),
         ] {
@@ -72,6 +78,7 @@ mod tests {
             ("rediss://me@h", "rediss://me:p%40%2F@h"),
             ("redis://me:old@h/0", "redis://me:p%40%2F@h/0"),
             ("unix:///s", "unix:///s?pass=p%40%2F"),
+            ("UNIX:///s", "UNIX:///s?pass=p%40%2F"),
             ("redis+unix:///s?user=me&pass=old", "redis+unix:///s?user=me&pass=p%40%2F"),
         ] {
             assert_eq!(with_password(url, "p@/"), whole);

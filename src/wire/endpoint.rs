@@ -123,7 +123,7 @@ impl Endpoint {
         let (to_host, to_port) = mapped.unwrap_or_else(|| (host.clone(), port));
         let is_same = (&to_host, to_port) == (&host, port);
         let mut other = self.reached_at(to_host, to_port);
-        other.announced = (!is_same).then(|| format!("{host}:{port}").into());
+        other.announced = (!is_same).then(|| place(&ConnectionAddr::Tcp(host, port)).into());
         other
     }
 
@@ -203,10 +203,12 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
     }
     // The parts are checked here although the driver parses the URL below: its errors name no
     // allowed values, and it skips or repairs much that a user should know of.
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let Some((given, rest)) = url.split_once("://") else {
         return Err(Error::config("url scheme", "missing", SCHEMES));
     };
-    match scheme {
+    // A scheme in capitals is the same one (RFC 3986).
+    let scheme = given.to_ascii_lowercase();
+    match scheme.as_str() {
         "redis" | "valkey" => check_tcp(rest)?,
         "rediss" | "valkeys" if cfg!(feature = "tls") => check_tcp(rest)?,
         "unix" | "redis+unix" | "valkey+unix" => check_unix(rest)?,
@@ -222,7 +224,7 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
                 "url scheme",
                 format_args!(
                     "unknown \"{}\"",
-                    scheme.chars().take(32).collect::<String>().escape_debug()
+                    given.chars().take(32).collect::<String>().escape_debug()
                 ),
                 SCHEMES,
             ));
@@ -231,8 +233,8 @@ pub(crate) fn parse(url: &str) -> Result<Endpoint> {
 
     // The driver never sees the secure scheme. It would want its own TLS feature for it, and would
     // obey `#insecure`, which turns the checks of certificates off.
-    let secure = matches!(scheme, "rediss" | "valkeys");
-    let plain = if secure { format!("redis://{rest}") } else { url.to_owned() };
+    let secure = matches!(scheme.as_str(), "rediss" | "valkeys");
+    let plain = if secure { format!("redis://{rest}") } else { format!("{scheme}://{rest}") };
     let info = plain.into_connection_info().map_err(|error| {
         // The driver's text may be shown: it names the wrong part, and never quotes the URL with
         // its password.
@@ -294,6 +296,13 @@ fn check_tcp(rest: &str) -> Result<()> {
 fn check_unix(rest: &str) -> Result<()> {
     if !rest.starts_with('/') {
         let allowed = "an absolute one: unix:///path/to/socket";
+        if rest.starts_with("localhost/") {
+            return Err(Error::config(
+                "url host",
+                "localhost before the path of a socket",
+                allowed,
+            ));
+        }
         return Err(Error::config("url path", "relative", allowed));
     }
     check_tail(rest, true)
@@ -373,7 +382,7 @@ pub(crate) const OVER_TLS: &str = "(TLS)";
 /// The address for errors: host and port, or the path of a socket, and the announced address if it differs.
 pub(crate) fn address(endpoint: &Endpoint) -> String {
     // A sentinel or a node of a cluster may have announced it, and it is shown in errors and logs.
-    let mut address = clean(&endpoint.addr().to_string()).into_owned();
+    let mut address = clean(&place(endpoint.addr())).into_owned();
     // The logs of servers and sentinels have this one.
     if let Some(announced) = &endpoint.announced {
         address += &format!(" (announced as {})", clean(announced));
@@ -381,12 +390,22 @@ pub(crate) fn address(endpoint: &Endpoint) -> String {
     if endpoint.is_secure() { format!("{address} {OVER_TLS}") } else { address }
 }
 
-/// The address for display: no user, no password.
+/// Host and port, or the path of a socket. An IPv6 address is in brackets, as in a URL.
+fn place(addr: &ConnectionAddr) -> String {
+    match addr {
+        ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
+        other => other.to_string(),
+    }
+}
+
+/// The address for display, with the database unless it is 0: no user, no password.
 pub(crate) fn shown(endpoint: &Endpoint) -> String {
+    let database = endpoint.redis_settings().db();
+    let with = |mark: &str| if database == 0 { String::new() } else { format!("{mark}{database}") };
     let text = match endpoint.addr() {
-        ConnectionAddr::Unix(path) => format!("unix://{}", path.display()),
-        other if endpoint.is_secure() => format!("rediss://{other}"),
-        other => format!("redis://{other}"),
+        ConnectionAddr::Unix(path) => format!("unix://{}{}", path.display(), with("?db=")),
+        other if endpoint.is_secure() => format!("rediss://{}{}", place(other), with("/")),
+        other => format!("redis://{}{}", place(other), with("/")),
     };
     clean(&text).into_owned()
 }
@@ -419,6 +438,7 @@ mod tests {
             ("redis://localhost/-1", ["database", "-1", "a number from 0"]),
             ("redis://localhost/one", ["database", "one", "a number from 0"]),
             ("unix://relative", ["path", "relative", "unix:///path"]),
+            ("unix://localhost/socket", ["url host", "localhost before", "unix:///path"]),
             ("unix:///socket?db=-1", ["database", "-1", "a number from 0"]),
             ("redis://localhost?db=2", ["parameter", "db", "redis://host:port/2"]),
             ("redis://localhost/?database=2", ["parameter", "database", "redis://host:port/2"]),
@@ -476,6 +496,43 @@ mod tests {
             let endpoint = parse("redis://localhost").unwrap().set_name(label);
             assert_eq!(endpoint.at("other".to_owned(), 1).name(), Some(name));
         }
+    }
+
+    #[test]
+    fn url_is_shown_as_it_was_given() {
+        for url in [
+            "redis://localhost:6379",
+            "redis://[::1]:6379",
+            "redis://[::1]:6379/3",
+            "redis://10.0.0.1:7000/15",
+            "unix:///run/redis.sock",
+            "unix:///run/redis.sock?db=2",
+        ] {
+            assert_eq!(format!("{:?}", parse(url).expect(url)), url);
+        }
+        assert_eq!(address(&parse("redis://[::1]:7000/3").unwrap()), "[::1]:7000");
+        let mapper: AddressMapper = Arc::new(|_, _| ("::2".to_owned(), 1));
+        let mapped = parse("redis://a").unwrap().set_mapper(mapper).at("::1".to_owned(), 7000);
+        assert_eq!(address(&mapped), "[::2]:1 (announced as [::1]:7000)");
+    }
+
+    #[test]
+    fn scheme_in_capitals_is_the_same_scheme() {
+        for (url, shown) in [
+            ("REDIS://localhost/2", "redis://localhost:6379/2"),
+            ("Valkey://localhost", "redis://localhost:6379"),
+            ("UNIX:///socket", "unix:///socket"),
+        ] {
+            assert_eq!(format!("{:?}", parse(url).expect(url)), shown);
+        }
+        if cfg!(feature = "tls") {
+            assert!(parse("REDISS://localhost").unwrap().is_secure());
+        } else {
+            let error = parse("REDISS://localhost").unwrap_err().to_string();
+            assert!(error.contains("feature `tls`"), "{error}");
+        }
+        // The text has what was written.
+        assert!(parse("HTTP://localhost").unwrap_err().to_string().contains("\"HTTP\""));
     }
 
     #[test]

@@ -168,13 +168,13 @@ mod tests {
             .set_protocol(ProtocolVersion::RESP3)
             .set_skip_set_lib_name();
         for (info, address) in [
-            (host("localhost"), "redis://localhost:6379"),
-            (host("::1"), "redis://::1:6379"),
-            (host("fe80::1%eth0"), "redis://fe80::1%eth0:6379"),
-            (sockets(TcpSettings::default().set_nodelay(true)), "redis://localhost:6379"),
-            (info(ConnectionAddr::Unix("/run/redis.sock".into())), "unix:///run/redis.sock"),
+            (host("localhost"), "redis://localhost:6379/3"),
+            (host("::1"), "redis://[::1]:6379/3"),
+            (host("fe80::1%eth0"), "redis://[fe80::1%eth0]:6379/3"),
+            (sockets(TcpSettings::default().set_nodelay(true)), "redis://localhost:6379/3"),
+            (info(ConnectionAddr::Unix("/run/redis.sock".into())), "unix:///run/redis.sock?db=3"),
             #[cfg(feature = "tls")]
-            (over_tls(false), "rediss://localhost:6379"),
+            (over_tls(false), "rediss://localhost:6379/3"),
         ] {
             let given = GivenServer::Info(Box::new(info.set_redis_settings(settings.clone())));
             let endpoint = given.endpoint().unwrap();
