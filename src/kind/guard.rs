@@ -27,7 +27,7 @@ use crate::kind::hold_method::hold_methods;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "if unused the lock is released immediately"]
+#[must_use = "if unused the lock is released at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
 pub struct Guard(pub(super) ThreadHeld);
 
 hold_methods! {

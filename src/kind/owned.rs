@@ -20,7 +20,7 @@ use crate::kind::hold_method::hold_methods;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "if unused the lock is released immediately"]
+#[must_use = "if unused the lock is released at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
 pub struct OwnedLease(OwnedHold);
 
 hold_methods! {

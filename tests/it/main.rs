@@ -40,6 +40,7 @@ mod lock_client;
 mod locks;
 mod loss;
 mod map_address;
+mod must_use;
 mod mutex;
 mod notify;
 mod observe;

@@ -25,7 +25,7 @@ use crate::kind::hold_method::hold_methods;
 /// leadership.resign()
 /// # }
 /// ```
-#[must_use = "if unused the leader resigns immediately"]
+#[must_use = "if unused the leader resigns at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
 pub struct Leadership(OwnedHold, AtomicU64);
 
 hold_methods! {

@@ -30,7 +30,7 @@ use crate::wire::{Pipeline, Value};
 /// guard.release()
 /// # }
 /// ```
-#[must_use = "if unused the locks are released immediately"]
+#[must_use = "if unused the locks are released at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
 pub struct MultiGuard(Vec<PartGuard>);
 
 impl MultiGuard {

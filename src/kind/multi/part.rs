@@ -97,7 +97,7 @@ impl Part {
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
-#[must_use = "if unused the lock is released immediately"]
+#[must_use = "if unused the lock is released at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
 pub enum PartGuard {
     /// Of a [`Mutex`](crate::Mutex) or a [`ReentrantLock`](crate::ReentrantLock).
     Lock(Guard),

@@ -29,7 +29,7 @@ macro_rules! access_guard {
         /// guard.release()
         /// # }
         /// ```
-        #[must_use = "if unused the lock is released immediately"]
+        #[must_use = "if unused the lock is released at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
         pub struct $guard(pub(in crate::kind) ThreadHeld);
 
         hold_methods! {

@@ -19,7 +19,7 @@ use crate::kind::hold_method::hold_methods;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "if unused the permit is given back immediately"]
+#[must_use = "if unused the permit is given back at once, also with `let _ = …`; keep it in a variable such as `_guard`"]
 pub struct Permit(pub(in crate::kind) OwnedHold);
 
 hold_methods! {
