@@ -543,6 +543,13 @@ impl PermitCount {
     }
 }
 
+/// "2 of 4 permits are held".
+impl fmt::Display for PermitCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} permits are held", self.used, self.limit)
+    }
+}
+
 /// What one server of a [`QuorumClient`](crate::QuorumClient) says of a lock.
 ///
 /// ```

@@ -1,12 +1,13 @@
 //! The locks that are in use.
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt;
 
 use crate::base::error::{Error, Result};
 use crate::base::glob::Glob;
 use crate::base::inspection::Inspection;
 use crate::base::kind::Kind;
-use crate::base::name::Name;
+use crate::base::name::{Name, ShownName};
 use crate::base::sync::Arc;
 use crate::client::LockClient;
 use crate::kind::election::ElectionKind;
@@ -46,7 +47,7 @@ impl LockClient {
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
     /// for lock in client.locks("orders:*")? {
     ///     let lock = lock?;
-    ///     println!("{} {:?}: {}", lock.kind(), lock.name(), lock.inspection());
+    ///     println!("{lock}"); // "mutex orders:42: held by billing, process 4711 on web-3, …"
     /// }
     /// # Ok(())
     /// # }
@@ -89,7 +90,7 @@ impl LockClient {
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
     /// for lock in client.locks_named("orders:42")? {
-    ///     println!("{}: {}", lock.kind(), lock.inspection());
+    ///     println!("{lock}");
     /// }
     /// # Ok(())
     /// # }
@@ -375,5 +376,12 @@ impl ListedLock {
     /// ```
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
+    }
+}
+
+/// The kind, the name, and what [`Inspection`] shows, in one line for each waiter.
+impl fmt::Display for ListedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.kind(), ShownName(&self.name), self.inspection)
     }
 }

@@ -35,6 +35,7 @@ fn hold_is_announced_after_a_second_and_not_before() {
     assert_eq!(listed(other.locks("*").unwrap()), ["mutex a"]);
     let lock = other.locks("a").unwrap().next().unwrap().unwrap();
     assert_eq!(lock.inspection().holders()[0].token(), Some(guard.fencing_token()));
+    assert_eq!(lock.to_string(), format!("mutex a: {}", lock.inspection()));
     guard.release().unwrap();
     assert_eq!(listed(other.locks("*").unwrap()), [""; 0], "it is free");
 }

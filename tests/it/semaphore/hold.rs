@@ -171,6 +171,7 @@ fn semaphore_in_use_is_listed() {
     let inspection = lock.inspection();
     let permits = inspection.permits().unwrap();
     assert_eq!((permits.limit(), permits.used()), (4, 2));
+    assert_eq!(permits.to_string(), "2 of 4 permits are held");
     assert_eq!(inspection.holders()[0].slots(), [0, 1]);
 }
 
