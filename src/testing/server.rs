@@ -24,6 +24,10 @@ const MAX_POLLS: u32 = 200;
 /// Something hangs if it is not so within this time; whoever tests will find out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
+/// How far time passes at a time while nothing is due, and at most, for [`Server::run_until`].
+const HOP: Duration = Duration::from_secs(1);
+const LONGEST_RUN: Duration = Duration::from_secs(3_600);
+
 /// In milliseconds: long enough for `Duration::MAX`.
 const MAX_THEFT: u64 = 1 << 53;
 
@@ -196,25 +200,69 @@ impl Server {
     /// ```
     pub fn advance(&self, span: Duration) {
         let target = self.clock.now().after(span);
+        while self.step(target) {}
+    }
+
+    /// Lets time pass until something is so, and returns how much passed. It is looked after each thing that was due, and
+    /// once a second while nothing is.
+    ///
+    /// So a test need not know how long something takes: it runs until a thread has ended, or a loss was told of.
+    ///
+    /// # Panics
+    ///
+    /// If it is not so after an hour.
+    ///
+    /// ```
+    /// # use leasehold::testing::Server;
+    /// # use std::time::Duration;
+    /// # fn main() -> leasehold::Result<()> {
+    /// let server = Server::standing_still();
+    /// let (client, other) = (server.client(), server.client());
+    /// let guard = client.mutex("orders:42")?.lock()?;
+    /// let lock = other.mutex("orders:42")?;
+    /// let waiter = std::thread::spawn(move || lock.try_lock_for(Duration::from_secs(20)).map(|it| it.is_some()));
+    /// let passed = server.run_until(|| waiter.is_finished());
+    /// assert!(passed >= Duration::from_secs(20) && guard.is_valid());
+    /// assert!(!waiter.join().unwrap()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn run_until(&self, mut is_so: impl FnMut() -> bool) -> Duration {
+        let begin = self.clock.now();
+        let end = begin.after(LONGEST_RUN);
         loop {
-            let waiting = self.waiting();
-            let rested = self.settle(waiting);
+            // What is due now is done first.
+            self.settle(self.waiting());
             let now = self.clock.now();
-            if now >= target {
-                return;
+            if is_so() {
+                return now.since(begin);
             }
-            // Workers look at the clock again and again, and are not seen there in between.
-            let workers = self.workers_due();
-            if workers.is_none() && rested {
-                sync::sleep(POLL_INTERVAL);
-                continue;
-            }
-            let due = workers.into_iter().flatten().chain(self.clock.next_due());
-            let due = due.chain(self.inner.next_arrival()).filter(|&due| due > now);
-            let next = due.min().map_or(target, |at| at.min(target));
-            self.clock.put_forward(next);
-            self.settle(waiting);
+            assert!(now < end, "it is not so after {LONGEST_RUN:?} of the server's time");
+            self.step(now.after(HOP).min(end));
         }
+    }
+
+    /// Does what is due, and lets time pass to what is due next, or to this moment. Returns false if that had come before.
+    fn step(&self, target: Moment) -> bool {
+        let waiting = self.waiting();
+        let rested = self.settle(waiting);
+        let now = self.clock.now();
+        if now >= target {
+            return false;
+        }
+        // Workers look at the clock again and again, and are not seen there in between.
+        let workers = self.workers_due();
+        if workers.is_none() && rested {
+            sync::sleep(POLL_INTERVAL);
+            return true;
+        }
+        let due = workers.into_iter().flatten().chain(self.clock.next_due());
+        let due = due.chain(self.inner.next_arrival()).filter(|&due| due > now);
+        let next = due.min().map_or(target, |at| at.min(target));
+        self.clock.put_forward(next);
+        self.settle(waiting);
+        true
     }
 
     /// Lets time pass at once, while nothing runs: like a machine that sleeps, or a process that is stopped.

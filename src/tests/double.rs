@@ -110,6 +110,28 @@ fn leases_are_renewed_when_time_is_put_forward() {
 }
 
 #[test]
+fn time_runs_until_something_is_so() {
+    let server = Server::standing_still();
+    let (client, other) = (server.client(), server.client());
+    let guard = client.mutex("a").unwrap().lock().unwrap();
+    assert_eq!(server.run_until(|| true), Duration::ZERO);
+    let waited = waiter(&server, &other, SECOND * 20);
+    assert!(server.run_until(|| !waited.is_empty()) >= SECOND * 20);
+    assert!(!waited.recv().unwrap().unwrap());
+    // Its renewals went on.
+    assert!(guard.is_valid());
+    server.link(&client).cut();
+    // The rest of its lease, and a hop.
+    assert!(server.run_until(|| guard.loss().is_some()) <= SECOND * 31);
+}
+
+#[test]
+#[should_panic(expected = "it is not so after 3600s")]
+fn time_does_not_run_for_ever() {
+    Server::standing_still().run_until(|| false);
+}
+
+#[test]
 fn handed_over_fixed_lease_is_whole_from_the_start() {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
