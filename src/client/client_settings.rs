@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::base::credentials::Credentials;
 use crate::base::error::{Error, Result};
 use crate::base::option::{LockOptions, Release, Wait};
 use crate::base::serial::{LeaseForm, span};
-use crate::client::{LockClient, LockClientBuilder, address_map};
+use crate::client::{LockClient, LockClientBuilder, address_map, environment};
 use crate::wire::endpoint::{GivenServer, shown};
 
 /// The settings of a [`LockClient`] and the options of its locks, as a file in TOML, JSON or the like has them.
@@ -18,7 +19,8 @@ use crate::wire::endpoint::{GivenServer, shown};
 /// Each field has the name of a setter of [`LockClientBuilder`], and `lock` has those of [`LockOptions`]. What is
 /// left out has the setter's default; only `url` is needed. An unknown field is an error. Times are written as
 /// `500ms`, `10s` or `5m`, and `"never"` stands for `None`.
-/// [Options](crate::guide::options#settings-from-a-file) lists the fields.
+/// [Options](crate::guide::options#settings-from-a-file) lists the fields. [`from_env`](Self::from_env) reads the same
+/// settings from the environment.
 ///
 /// ```
 /// use leasehold::ClientSettings;
@@ -43,6 +45,9 @@ use crate::wire::endpoint::{GivenServer, shown};
 #[serde(default, deny_unknown_fields)]
 pub struct ClientSettings {
     url: String,
+    /// Of the password in the file.
+    user: Option<String>,
+    password_file: Option<String>,
     #[serde(deserialize_with = "urls")]
     sentinels: Option<Vec<String>>,
     #[serde(deserialize_with = "urls")]
@@ -68,6 +73,8 @@ pub struct ClientSettings {
     label: Option<String>,
     #[cfg(feature = "tls")]
     ca_certificate: Option<String>,
+    #[cfg(feature = "tls")]
+    ca_file: Option<String>,
     #[cfg(feature = "tls")]
     #[serde(deserialize_with = "certificate")]
     client_certificate: Option<CertificateForm>,
@@ -143,12 +150,39 @@ macro_rules! set {
 }
 
 impl ClientSettings {
-    /// A builder with these settings.
+    /// Reads the settings from the environment variables that begin with this prefix.
+    ///
+    /// The rest of a variable's name is the name of a field in capitals: with the prefix `LOCKS_`, the field `url` is
+    /// `LOCKS_URL`, and the field `ttl` of the lease of `lock` is `LOCKS_LOCK_LEASE_TTL`. Items of a list have commas
+    /// between them, and so have those of `map_address`, each as `ANNOUNCED=REACHED`.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a time or an address of `map_address` that is none. Everything else
-    /// is checked by [`build`](LockClientBuilder::build).
+    /// [`is_config`](crate::Error::is_config) for an empty prefix, for a variable of the prefix that is no setting, and for
+    /// a value of another form. No error shows the text of a variable, but for a number or a switch.
+    ///
+    /// ```
+    /// use leasehold::ClientSettings;
+    ///
+    /// # fn demo() -> leasehold::Result<()> {
+    /// // LOCKS_URL=redis://localhost:6379 LOCKS_PASSWORD_FILE=/run/secrets/redis LOCKS_LOCK_LEASE_TTL=10s
+    /// let settings = ClientSettings::from_env("LOCKS_")?;
+    /// let client = settings.builder()?.build()?;
+    /// let lock = client.mutex_with("orders:42", settings.lock_options()?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_env(prefix: &str) -> Result<ClientSettings> {
+        environment::read(prefix, std::env::vars_os())
+    }
+
+    /// A builder with these settings. It reads `ca_file`; `password_file` is read at each connection.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a time or an address of `map_address` that is none, for a `user`
+    /// without `password_file`, and for a `ca_file` that cannot be read. Everything else is checked by
+    /// [`build`](LockClientBuilder::build).
     ///
     /// ```
     /// use leasehold::ClientSettings;
@@ -170,9 +204,34 @@ impl ClientSettings {
         if let Some(pairs) = &self.map_address {
             builder = builder.map_address(address_map::mapper(pairs)?);
         }
+        match (&self.user, &self.password_file) {
+            (user, Some(file)) => {
+                let user = user.clone().unwrap_or_else(|| "default".to_owned());
+                let file = file.clone();
+                builder = builder.credentials(move || {
+                    let text = std::fs::read_to_string(&file);
+                    let text = text.map_err(|error| format!("{file}: {error}"))?;
+                    Ok(Credentials::new(&user, text.lines().next().unwrap_or_default()))
+                });
+            }
+            (Some(_), None) => {
+                let allowed = "password_file with it, or both in the URL";
+                return Err(Error::config("user", "alone", allowed));
+            }
+            (None, None) => {}
+        }
         #[cfg(feature = "tls")]
         {
             set! { self, builder, |pem, _field| pem => ca_certificate; }
+            if let Some(file) = &self.ca_file {
+                if self.ca_certificate.is_some() {
+                    return Err(Error::config("ca_file", "beside ca_certificate", "one of them"));
+                }
+                let pem = std::fs::read_to_string(file).map_err(|error| {
+                    Error::config("ca_file", format_args!("{file}: {error}"), "a file in PEM")
+                })?;
+                builder = builder.ca_certificate(&pem);
+            }
             if let Some(CertificateForm { chain, key }) = &self.client_certificate {
                 builder = builder.client_certificate(chain, key);
             }

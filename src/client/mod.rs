@@ -7,6 +7,8 @@ mod claim;
 #[cfg(feature = "serde")]
 mod client_settings;
 mod close;
+#[cfg(feature = "serde")]
+mod environment;
 mod servers;
 #[macro_use]
 mod distributed;

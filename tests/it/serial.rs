@@ -253,6 +253,49 @@ fn client_of_a_file_locks() {
 }
 
 #[test]
+fn password_of_a_file_is_read_at_each_connection() {
+    let server = server();
+    let mut redis = server.connection();
+    let mut set = |command: &str| {
+        let mut words = command.split(' ');
+        let mut set = leasehold::redis::cmd(words.next().unwrap());
+        words.fold(&mut set, |set, word| set.arg(word)).exec(&mut redis).unwrap();
+    };
+    set("ACL SETUSER locks on >first ~* &* +@all");
+    let path = server.directory().join("password");
+    std::fs::write(&path, "first\nno part of it\n").unwrap();
+    let file = format!(
+        r#"{{ "url": "{}", "user": "locks", "password_file": "{}" }}"#,
+        server.url(),
+        path.display()
+    );
+    let settings: ClientSettings = from_str(&file).unwrap();
+    let client = settings.builder().unwrap().build().unwrap();
+    let lock = client.mutex("x").unwrap();
+    lock.lock().unwrap().release().unwrap();
+
+    set("ACL SETUSER locks >second <first");
+    std::fs::write(&path, "second").unwrap();
+    set("CLIENT KILL USER locks");
+    lock.lock().unwrap().release().unwrap();
+
+    std::fs::remove_file(&path).unwrap();
+    set("CLIENT KILL USER locks");
+    let error = lock.try_lock().unwrap_err();
+    assert!(error.is_unreachable() && error.to_string().contains("password"), "{error}");
+    let file = r#"{ "url": "redis://a", "user": "locks" }"#;
+    names(
+        &from_str::<ClientSettings>(file).unwrap().builder().unwrap_err(),
+        ["user", "alone", "URL"],
+    );
+    if cfg!(feature = "tls") {
+        let file = r#"{ "url": "rediss://a", "ca_file": "/no/such.pem" }"#;
+        let error = from_str::<ClientSettings>(file).unwrap().builder().unwrap_err();
+        names(&error, ["ca_file", "/no/such.pem", "PEM"]);
+    }
+}
+
+#[test]
 fn setting_for_locks_by_key_comes_from_the_file() {
     let server = server();
     for (more, again) in [("", true), (", \"reentrant_by_key\": false", false)] {
