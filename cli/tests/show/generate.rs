@@ -36,6 +36,9 @@ fn each_subcommand_has_a_manual_page() {
     let synopsis = "\\fBleasehold run\\fR [OPTIONS] [\\-n | \\-w TIME] NAME \\-\\- CMD [ARG]...";
     assert!(run.contains(synopsis), "{run}");
     assert!(run.contains("\\fBLEASEHOLD_TOKEN\\fR") && run.contains("\\fB76\\fR"), "{run}");
+    for what_ends_and_what_does_not in ["daemons", "uninterruptible sleep"] {
+        assert!(run.contains(what_ends_and_what_does_not), "{run}");
+    }
 }
 
 /// The folder need not be there, and no page refers to one that is not written.

@@ -70,8 +70,11 @@ const MOST_TICK: Duration = Duration::from_secs(1);
 /// Run a job under a lock, so that no process of it is alive when the lease ends.
 ///
 /// While the job runs, its lease is renewed. If that fails, or the lock is lost in another way, all processes of the job get
-/// SIGTERM, and SIGKILL after --grace; that holds even if leasehold itself is killed or stopped. When the job has ended, the
-/// processes that it left behind end too, and then the lock is released.
+/// SIGTERM, and SIGKILL after --grace; that holds even if leasehold itself is killed or stopped. When the main process of the
+/// job has ended, all other processes of the job end too, daemons that it started among them, and then the lock is released.
+///
+/// Nobody can kill a process in uninterruptible sleep (state D), which waits for a file server that is away, for example: what
+/// it has begun may be written after the lease.
 ///
 /// The exit status, the streams and the signals are those of the job. At a terminal, a run that waits for its lock says whom
 /// it waits for after a second.
