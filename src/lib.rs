@@ -57,7 +57,7 @@
 //! | [`Mutex`] | the lock to use |
 //! | [`ReentrantLock`] | the same in the layout of Redisson's plain lock, to share it with Java |
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
-//! | [`Semaphore`], [`Permit`] | at most so many holders at a time, each with a number of its own |
+//! | [`Semaphore`], [`Permit`] | at most N holders at a time, each with a number of its own |
 //! | [`RwLock`], [`ReadGuard`], [`UpgradableReadGuard`], [`WriteGuard`] | many readers or one writer |
 //! | [`Once`], [`Period`], [`Missed`], [`Run`], [`RunOutcome`], [`LastRun`] | a job that runs [once in a period](LockClient::once) |
 //! | [`MultiGuard`], [`Part`], [`PartGuard`] | the holds of [several locks](LockClient::lock_all) that were taken at once |
@@ -69,8 +69,8 @@
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
 //! | [`Locks`], [`ListedLock`], [`Kind`] | the [locks in use](LockClient::locks), each with its kind |
 //! | [`Credentials`] | a user and its password, for a [provider](LockClientBuilder::credentials) that rotates them |
-//! | [`CloseReport`] | what came of the locks of a client that was [closed](LockClient::close) |
-//! | [`Observer`], [`observe`] | what a client tells of its locks while it works, for metrics and traces |
+//! | [`CloseReport`] | what happened to the locks of a client that was [closed](LockClient::close) |
+//! | [`Observer`], [`observe`] | events about a client's locks while it works, for metrics and traces |
 //! | [`DistributedLock`] | lock and unlock by key, as an object-safe trait |
 //! | [`LocalLocks`] | that trait inside one process, without Redis |
 //! | `ClientSettings` | the settings of a client, and the options of its locks, from a file; with the feature `serde` |

@@ -29,7 +29,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// One predicate is true for each error, with two exceptions: a lost lock is also not held, and an
 /// outage that ended a wait may leave the outcome of a request unknown. A lock that somebody else
-/// holds is not an error: `try_lock` and its kin return `Ok(None)`. [Errors by
+/// holds is not an error: `try_lock` and its variants return `Ok(None)`. [Errors by
 /// symptom](crate::guide::errors) says what to do about each.
 ///
 /// ```

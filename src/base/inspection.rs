@@ -7,7 +7,7 @@ use crate::base::share::Access;
 use crate::base::text::Span;
 use crate::base::token::FencingToken;
 
-/// So much of an owner's value is shown that is not ours: it may be anything.
+/// A foreign owner's value may be any bytes; at most this many are shown.
 const SHOWN_BYTES: usize = 128;
 
 /// Where an owner or a waiter runs, as far as its value in Redis tells. The text is clean.

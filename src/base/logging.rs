@@ -107,7 +107,7 @@ mod queue {
     use crate::base::sync::contended::{self, Condvar, Mutex};
     use crate::base::sync::{self, thread_local};
 
-    /// So many lines wait for the logger.
+    /// At most this many lines wait for the logger.
     const MOST_LINES: usize = 1_024;
     /// The name of the thread that writes them.
     const THREAD: &str = "lease-log";

@@ -563,7 +563,7 @@ impl LockOptions {
     /// In the thread that has the lock, calls that wait for a time, or not at all, then return `None` at once,
     /// and [`last_blocker`](crate::Mutex::last_blocker) is the thread's own hold. A call that waits without an end
     /// would wait for itself, and so it is an error at once ([`is_config`](crate::Error::is_config)). That holds
-    /// for [`lock_all`](crate::LockClient::lock_all) and its kin, too.
+    /// for [`lock_all`](crate::LockClient::lock_all) and its variants, too.
     ///
     /// Of a [`RwLock`](crate::RwLock) it is about writers and upgradable readers. Readers are inside together
     /// anyway, and a thread that reads may read once more. A [`Semaphore`](crate::Semaphore) is never reentrant.

@@ -16,7 +16,7 @@ pub(crate) enum Share {
     /// All of a lock that has one holder.
     #[default]
     Whole,
-    /// So many permits of a semaphore, for which the user declares this limit.
+    /// This many permits of a semaphore, whose limit the user declares.
     Permits { count: u32, limit: u32 },
     /// A read-write lock, in this way.
     Access(Access),

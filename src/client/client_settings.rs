@@ -180,7 +180,7 @@ impl ClientSettings {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a time or an address of `map_address` that is none, for a `user`
+    /// [`is_config`](crate::Error::is_config) for an invalid time or address of `map_address`, for a `user`
     /// without `password_file`, and for a `ca_file` that cannot be read. Everything else is checked by
     /// [`build`](LockClientBuilder::build).
     ///
@@ -243,7 +243,7 @@ impl ClientSettings {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a time, a way to wait or a way to release that is none. Everything
+    /// [`is_config`](crate::Error::is_config) for an invalid time, way to wait or way to release. Everything
     /// else is checked where the lock is made.
     ///
     /// ```

@@ -183,7 +183,7 @@ impl LockClient {
         self.handle(&ReentrantKind, name.as_ref(), options).map(ReentrantLock::new)
     }
 
-    /// The semaphore of this name with so many permits, with default options.
+    /// The semaphore of this name, with this many permits and default options.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ impl Handle {
         WaitLimit::until(moment_of(deadline, now), now)
     }
 
-    /// What its calls ask for, unless they say.
+    /// The share that its calls request by default.
     pub(crate) fn share(&self) -> Share {
         self.options.share
     }

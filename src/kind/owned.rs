@@ -6,7 +6,7 @@ use crate::kind::hold_method::hold_methods;
 
 /// A hold that belongs to no thread, and can be sent to one.
 ///
-/// [`lock_owned`](crate::Mutex::lock_owned) and its kin take one, [`claim`](crate::LockClient::claim) takes several, and
+/// [`lock_owned`](crate::Mutex::lock_owned) and its variants take one, [`claim`](crate::LockClient::claim) takes several, and
 /// [`Guard::into_owned`] makes one of a guard. It is renewed like any other hold, and released when it is dropped. No
 /// thread can reenter it before [`into_guard`](OwnedLease::into_guard) has made it that thread's hold.
 ///

@@ -20,7 +20,7 @@ const OTHER: &str = "other";
 const MAX_CLASSES: usize = 100;
 /// The same for the labels of blockers.
 const MAX_BLOCKERS: usize = 100;
-/// So many characters of a class are shown.
+/// At most this many characters of a class are shown.
 const SHOWN: usize = 64;
 
 const WAIT: &str = "leasehold_wait_seconds";

@@ -1,4 +1,4 @@
-//! What a client tells of its locks while it works: the trait [`Observer`], and its events.
+//! Events about a client's locks while it works: the trait [`Observer`], and what it receives.
 //!
 //! An observer is given to the builder of a client, which may have several. The features `metrics` and `tracing` bring
 //! `MetricsObserver` and `TracingObserver`. [Operations](crate::guide::operations#metrics) lists the metrics, and what

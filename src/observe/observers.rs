@@ -11,7 +11,7 @@ use crate::observe::{Exchange, Observer};
 /// The name of a thread that calls observers.
 const THREAD: &str = "lease-observe";
 
-/// So many events wait for a thread that tells of them. One observer that never returns must not take all memory.
+/// At most this many events wait for the thread that reports them. An observer that never returns must not take all memory.
 const MOST_ASIDE: usize = 4_096;
 
 /// At most this many exchanges of one call are reported at its end. A call that waits for a day has many more.

@@ -22,7 +22,7 @@ pub(crate) enum View {
     Owners,
     /// And its lease and token.
     Holders,
-    /// And who waits.
+    /// The waiters too.
     Waiters,
     /// The same, for a key that nobody has said is a lock of this kind: anything else is an error.
     Found,

@@ -21,7 +21,7 @@ const IDLE_POLLS: u32 = 3;
 /// A thread that was woken and does not come back to wait has so many looks for what it does: more
 /// time where the machine is busy.
 const MAX_POLLS: u32 = 200;
-/// Something hangs if it is not so within this time; whoever tests will find out by what follows.
+/// Something hangs if it is not so within this time; the test finds out by what follows.
 const MOST: Duration = Duration::from_secs(10);
 
 /// How far time passes at a time while nothing is due, and at most, for [`Server::run_until`].

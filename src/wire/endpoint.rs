@@ -25,7 +25,7 @@ const SCHEMES: &str = if cfg!(feature = "tls") {
 const FORM: &str = "redis://[user][:password@]host[:port][/database]";
 const DATABASES: &str = "a number from 0";
 const LOG_IN: &str = "a password with it; a user with `nopass` takes any";
-/// So much of a label is in the name of a connection.
+/// At most this many characters of a label are in the name of a connection.
 const LONGEST_LABEL: usize = 128;
 
 /// A server as a user gives it.

@@ -205,7 +205,7 @@ pub(crate) fn by_sentinel(error: &RedisError, address: &str) -> RedisError {
     redis::make_extension_error(code, Some(format!("{said}{BEGIN}{SENTINEL}{address})")))
 }
 
-/// The error of a reply that is none to its command.
+/// The error of a reply that does not fit its command.
 pub(crate) const UNREADABLE: &str = "the reply does not have the form of one to this command";
 
 /// The error of a reply that cannot be read, with the server's address.

@@ -8,11 +8,11 @@ use crate::kind::once::tally::Counted;
 /// Whether a job is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// It is due for the period of this number, or runs. It is so many a try.
+    /// It is due for the period of this number, or runs. This is the number of its try.
     Now { number: i64, tries: u32 },
     /// This run was it.
     Done(Mark),
-    /// It fails: so many tries, and none before this time.
+    /// It fails: the number of tries, and the time before which there is none.
     Failing { tries: u32, next_at: i64 },
 }
 

@@ -64,7 +64,7 @@ pub enum RunEnd {
 }
 
 impl LastRun {
-    /// What a record tells of the last run. `is_over` says that a run without an end does not go on.
+    /// What a record says about the last run. `is_over` says that a run without an end does not go on.
     pub(super) fn of(record: &Record, handle: &Handle, is_over: bool) -> Option<LastRun> {
         let (mark, end) = record.run.as_ref()?;
         let is_over = is_over || record.noticed(mark).is_some();
@@ -170,7 +170,7 @@ impl LastRun {
         self.tries
     }
 
-    /// When the last run that succeeded began, on the server's clock; `None` if the record tells of none.
+    /// When the last run that succeeded began, on the server's clock; `None` if the record has none.
     ///
     /// ```
     /// # fn demo(last: &leasehold::LastRun) {

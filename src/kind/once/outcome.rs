@@ -59,7 +59,7 @@ pub enum RunOutcome<T, E = Infallible> {
     },
 }
 
-/// Shows what came of the call: `skipped: ran 8h ago (02:00:03 UTC) on web-3`.
+/// Shows the result of the call: `skipped: ran 8h ago (02:00:03 UTC) on web-3`.
 impl<T, E: fmt::Display> fmt::Display for RunOutcome<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -133,7 +133,7 @@ pub enum Begun {
     },
 }
 
-/// Shows what came of the call: `skipped: ran 8h ago (02:00:03 UTC) on web-3`.
+/// Shows the result of the call: `skipped: ran 8h ago (02:00:03 UTC) on web-3`.
 impl fmt::Display for Begun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

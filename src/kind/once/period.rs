@@ -152,7 +152,7 @@ pub(super) fn allowed_from(least: Duration) -> String {
     format!("from {} to {} days", Span(least), LONGEST.as_secs() / DAY.as_secs())
 }
 
-/// The time of so many microseconds since the epoch, unless it is too far for the clock.
+/// The time this many microseconds after the epoch, unless the clock cannot hold it.
 pub(super) fn time(micros: i64) -> Option<SystemTime> {
     let span = Duration::from_micros(micros.unsigned_abs());
     if micros < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }

@@ -90,7 +90,7 @@ macro_rules! access_methods {
 
             #[doc = concat!("Tries in one attempt to hold the lock ", $what, "; `None` if somebody is in the way.")]
             ///
-            /// Whoever waits and came before is in the way too.
+            /// A waiter that came earlier is in the way too.
             ///
             /// # Errors
             ///

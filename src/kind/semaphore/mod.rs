@@ -20,7 +20,7 @@ pub(crate) const HIGHEST_LIMIT: u32 = i32::MAX as u32;
 /// How long a limit that was set by `resize` is kept after the last use.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// A number of permits that processes share: at most so many holders at a time.
+/// A number of permits that processes share, and so the largest number of holders at a time.
 ///
 /// A [`Permit`] has a number, its [slot](Permit::slot), that no other living permit has: of four permits they are 0
 /// to 3, so that users can divide GPUs, ports or shards by it.
@@ -215,7 +215,7 @@ impl Semaphore {
         Ok(Share::Permits { count, limit })
     }
 
-    /// So many permits as one [`Part`] of what [`lock_all`](crate::LockClient::lock_all) takes at once.
+    /// This many permits as one [`Part`] of what [`lock_all`](crate::LockClient::lock_all) takes at once.
     ///
     /// ```
     /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

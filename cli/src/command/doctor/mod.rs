@@ -118,7 +118,7 @@ impl DoctorArguments {
 
 /// A probe of this name; in a cluster, where its master cannot be reached, of another name on one that can be.
 fn reachable<'a>(client: &'a LockClient, name: &[u8], is_cluster: bool) -> Probe<'a> {
-    /// So many names are on all but one of a few masters, as good as surely.
+    /// Among this many names, each of a few masters has at least one, almost certainly.
     const TRIES: u32 = 16;
     let probe = Probe::new(client, name.to_vec());
     if !is_cluster || node::tag(name).is_some() || !server::is_silent(&probe) {

@@ -14,8 +14,8 @@ use super::report::JobEnd;
 use crate::connection::OUTAGE;
 use crate::kind::Kind;
 
-/// A key may become another kind of lock in front of each attempt. One that is none of a run's kinds, this often in
-/// a row, is something else.
+/// A key may become another kind of lock before each attempt. If it is none of a run's kinds this often in a row, it is
+/// something else.
 const ROUNDS: usize = 5;
 /// Between two requests in an outage.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ pub(crate) enum Share {
     Alone,
     /// Others that read, too.
     Reading,
-    /// So many of the permits of a semaphore.
+    /// This many of the permits of a semaphore.
     Permits {
         count: u32,
         of: u32,

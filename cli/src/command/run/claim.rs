@@ -14,7 +14,7 @@ use crate::kind::Kind;
 const LONGEST: Duration = Duration::from_secs(5);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many bytes of an owner's value go with each message.
+/// This many bytes of an owner's value go with each message.
 const PART: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

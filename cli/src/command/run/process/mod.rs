@@ -41,7 +41,7 @@ const FREEZES: usize = 8;
 /// processes, one search goes with so many kills of it.
 const KILLS_PER_SEARCH: u32 = 8;
 
-/// So many processes are killed one by one sooner than together.
+/// Up to this many processes are killed faster one by one than together.
 const FEW: usize = 200;
 
 /// How long the death of each process takes, where all are killed in one call, on a busy machine.
