@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::double::{taker, until};
+use super::double::{listen, taker, until};
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
 use crate::client::LockClient;
@@ -25,6 +25,8 @@ fn hand_over() -> Handed {
     let server = Server::standing_still();
     let (here, there) = (server.client(), server.client());
     let guard = here.mutex("a").unwrap().lock().unwrap();
+    // A waiter whose client begins to listen asks once more, and would get a whole lease.
+    listen(&there);
     let waiter = taker(&there, true);
     until(|| server.is_queued_for("a"));
     server.advance(Duration::ZERO);
