@@ -9,6 +9,10 @@ use crate::kind::hold_method::hold_methods;
 /// It belongs to the thread that took the lock: it is not [`Send`]. [`into_owned`](Guard::into_owned) makes an
 /// [`OwnedLease`](crate::OwnedLease) of it, which can be sent to another thread.
 ///
+/// A future that has a guard across an `.await` is not `Send`, and the compiler refuses to spawn it. Take an owned lease
+/// there, by [`lock_owned`](crate::Mutex::lock_owned): see [Lock in async
+/// code](crate::guide::recipes#lock-in-async-code).
+///
 /// It keeps alive what it needs, so it may outlive its lock and its client. When a thread holds a lock several
 /// times, dropping the last guard releases it.
 ///
