@@ -1,7 +1,9 @@
 //! A trial of processes that are killed and stopped while they use locks, and what they recorded.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, read_to_string};
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Duration;
@@ -76,6 +78,9 @@ impl Default for Plan {
     }
 }
 
+/// An environment variable of the processes in some places.
+pub type Variable = (Range<usize>, OsString, OsString);
+
 /// A server, and processes that use it. Another one takes the place of each that is killed.
 #[derive(Debug)]
 pub struct Trial {
@@ -87,6 +92,7 @@ pub struct Trial {
     pub stops: usize,
     role: &'static str,
     test: &'static str,
+    variables: Vec<Variable>,
     /// The process in each place, with its number.
     children: Vec<(usize, Child)>,
     /// For each number its place, and when it was killed.
@@ -114,8 +120,23 @@ impl Trial {
         test: &'static str,
         processes: usize,
     ) -> Trial {
+        Trial::start_with(server, role, test, processes, Vec::new())
+    }
+
+    /// The same with these environment variables.
+    ///
+    /// # Panics
+    ///
+    /// If a process does not start.
+    pub fn start_with(
+        server: Server,
+        role: &'static str,
+        test: &'static str,
+        processes: usize,
+        variables: Vec<Variable>,
+    ) -> Trial {
         let (children, ends) = (Vec::new(), Vec::new());
-        let mut trial = Trial { server, kills: 0, stops: 0, role, test, children, ends };
+        let mut trial = Trial { server, kills: 0, stops: 0, role, test, variables, children, ends };
         for place in 0..processes {
             let child = trial.child(place);
             trial.children.push(child);
@@ -126,7 +147,10 @@ impl Trial {
     fn child(&mut self, place: usize) -> (usize, Child) {
         let number = self.ends.len();
         self.ends.push((place, u64::MAX));
-        let child = Child::role(self.role).test(self.test).env(URL, self.server.url());
+        let mut child = Child::role(self.role).test(self.test).env(URL, self.server.url());
+        for (_, name, value) in self.variables.iter().filter(|(of, ..)| of.contains(&place)) {
+            child = child.env(name, value);
+        }
         let mut child = child.env(RECORD, self.record(number)).start().expect("a process");
         child.expect_line("ready", SOON);
         (number, child)
