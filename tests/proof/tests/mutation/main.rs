@@ -11,6 +11,7 @@
 //! with it, and the bug came to pass. A checker that says `SKIPPED` has not run, and the gate does
 //! not pass. With `LEASEHOLD_MUTATION` only those run whose name has that in it, or one of several
 //! words with commas between them, and with `LEASEHOLD_SAMPLE` so many of these, drawn by `LEASEHOLD_SEED`, which is printed.
+//! Without a sample, some are shown to the checker of recorded histories, too, where there is Go.
 
 #![allow(clippy::print_stdout, reason = "the gate prints its table")]
 
@@ -32,7 +33,7 @@ use std::thread;
 use comfy_table::{Table, presets};
 
 use build::Build;
-use table::{MUTATIONS, Mutation};
+use table::{HISTORIES, MUTATIONS, Mutation};
 use trial::{End, Trial};
 
 /// How many checkers run at the same time.
@@ -43,8 +44,10 @@ const AT_ONCE: usize = 2;
 fn every_mutation_is_caught() {
     let wanted = std::env::var("LEASEHOLD_MUTATION").unwrap_or_default();
     let is_wanted = |name: &str| wanted.split(',').any(|word| name.contains(word));
-    let mut mutations: Vec<&Mutation> =
-        MUTATIONS.iter().filter(|mutation| is_wanted(mutation.name)).collect();
+    let wanted_of = |table: &'static [Mutation]| -> Vec<&Mutation> {
+        table.iter().filter(|mutation| is_wanted(mutation.name)).collect()
+    };
+    let mut mutations = wanted_of(MUTATIONS);
     if let Some(size) = number("LEASEHOLD_SAMPLE") {
         let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| fastrand::u64(..));
         println!(
@@ -53,6 +56,10 @@ fn every_mutation_is_caught() {
         );
         fastrand::Rng::with_seed(seed).shuffle(&mut mutations);
         mutations.truncate(usize::try_from(size).expect("a size"));
+    } else if ["go", "/usr/local/go/bin/go"].iter().any(|go| has_go(go)) {
+        mutations.extend(wanted_of(HISTORIES));
+    } else {
+        println!("mutation gate: no histories, as there is no Go");
     }
     let build = Build::make(mutations.iter().map(|mutation| mutation.checker));
     let checkers: BTreeSet<&str> = mutations.iter().map(|mutation| mutation.checker).collect();
@@ -93,6 +100,10 @@ fn every_mutation_is_caught() {
     println!("{shown}");
     println!("mutation gate: {caught} of {} caught, {not_run} not run", mutations.len());
     assert_eq!(caught, mutations.len());
+}
+
+fn has_go(program: &str) -> bool {
+    std::process::Command::new(program).arg("version").output().is_ok()
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -196,7 +207,8 @@ fn every_mutation_is_planted_and_its_checker_exists() {
     assert_eq!(planted.len(), listed.len(), "a name stands twice in the table");
     let files: BTreeMap<PathBuf, String> =
         source("tests").into_iter().chain(source("src")).collect();
-    for Mutation { checker, .. } in MUTATIONS {
+    assert!(HISTORIES.iter().all(|it| planted.contains(it.name)));
+    for Mutation { checker, .. } in MUTATIONS.iter().chain(HISTORIES) {
         let (path, name) = checker.rsplit_once("::").expect("a program and a test");
         let text = home(&files, path).unwrap_or_else(|| panic!("nowhere: {checker}"));
         assert!(has_test(text, name), "{checker}");

@@ -1,6 +1,7 @@
 //! The bugs, what each breaks, and the test that catches it.
 
 /// One planted bug.
+#[derive(Clone, Copy)]
 pub(crate) struct Mutation {
     pub(crate) name: &'static str,
     pub(crate) breaks: &'static str,
@@ -11,6 +12,27 @@ pub(crate) struct Mutation {
 const fn bug(name: &'static str, breaks: &'static str, checker: &'static str) -> Mutation {
     Mutation { name, breaks, checker }
 }
+
+/// Bugs of the table below that recorded histories show, too: at least one for each model of the checker that is not ours
+/// (`tests/history`). They need Go, and so are no part of a sample.
+pub(crate) const HISTORIES: &[Mutation] = &[
+    bug("validity-without-end", "fenced mutex", "history::mutex_is_legal"),
+    bug("inner-release-ends-the-hold", "reentrant lock", "history::reentrant_lock_is_legal"),
+    bug("weighted-slot-is-the-number-in-use", "semaphore", "history::semaphore_is_legal"),
+    bug("weighted-upgrade-keeps-the-token", "read-write lock", "history::read_write_lock_is_legal"),
+    bug("number-of-a-word-stands-still", "election", "history::election_is_legal"),
+    bug("job-done-period-is-due", "period of a job", "history::job_is_legal"),
+    bug(
+        "inner-release-ends-the-hold",
+        "lost updates",
+        "history::set_changed_under_the_lock_loses_nothing",
+    ),
+    bug(
+        "transaction-without-a-look",
+        "lost updates by transactions",
+        "history::set_changed_by_a_transaction_loses_nothing",
+    ),
+];
 
 /// All of them. Rules are those of the queue protocol.
 pub(crate) const MUTATIONS: &[Mutation] = &[
