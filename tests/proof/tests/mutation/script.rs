@@ -776,4 +776,10 @@ limit, limit_ttl = ",
         "return {err = 'WRONGTYPE it is held by the leader of an election'}",
         "return nil",
     ),
+    (
+        "look-before-each-grant",
+        "kind/mutex/acquire.lua",
+        "  waiting = not owner and redis.pcall('EXISTS', KEYS[3])\n",
+        "  waiting = not owner and redis.call('EXISTS', KEYS[1]) and redis.pcall('EXISTS', KEYS[3])\n",
+    ),
 ];
