@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use crate::calm::Watcher;
 use crate::count::{COLUMNS, Count};
 use crate::gauge::{self, Gauge};
-use crate::operation::{End, OPERATIONS, Operation};
+use crate::operation::{self, End, Operation};
 use crate::role::{self, order};
 use crate::tracer::Tracer;
 
@@ -28,26 +28,26 @@ const MOST_REPETITIONS: usize = 60;
 const LONG_REPETITIONS: usize = 5;
 const MOST_LONG_REPETITIONS: usize = 8;
 
-/// Counts what an operation costs. With an expectation it ends as soon as the count meets that.
-pub(crate) fn count(operation: &Operation, expected: Option<[u64; COLUMNS.len()]>) -> Count {
+/// Counts what an operation costs, until that is expected if anything is. Without an expectation a span of time has what is
+/// usual.
+pub(crate) fn count(operation: &Operation, is_expected: Option<&dyn Fn(&Count) -> bool>) -> Count {
     let server = Server::start().expect("a server");
     let mut stage = Stage::new(operation, &server);
     let (least, most) = match operation.end {
         End::Calm => (REPETITIONS, MOST_REPETITIONS),
         End::Scripts(_) | End::Passed(_) => (LONG_REPETITIONS, MOST_LONG_REPETITIONS),
     };
-    let most = if expected.is_some() { most } else { least };
+    let most = if is_expected.is_some() { most } else { least };
     // The first one connects, and makes scripts known.
     stage.repeat(operation.end);
     let mut counts = Vec::new();
     for _ in 0..most {
         counts.push(stage.repeat(operation.end));
-        let meets = |expected| meets(&Count::least(&counts), operation, expected);
-        if expected.is_some_and(meets) {
+        if is_expected.is_some_and(|is_expected| is_expected(&Count::least(&counts))) {
             break;
         }
     }
-    match (operation.end, expected) {
+    match (operation.end, is_expected) {
         // The least is less than usual.
         (End::Passed(_), None) => Count::median(&counts),
         _ => Count::least(&counts),
@@ -90,7 +90,7 @@ enum Watch {
 
 impl<'a> Stage<'a> {
     fn new(operation: &Operation, server: &'a Server) -> Stage<'a> {
-        let number = OPERATIONS.iter().position(|it| it.name == operation.name);
+        let number = operation::all().position(|it| it.name == operation.name);
         let number = number.expect("one of the list").to_string();
         let child = Child::role(role::ROLE).test("plays_an_operation");
         let child = child.env(role::URL, server.unix_url()).env(role::NUMBER, number);
@@ -104,6 +104,7 @@ impl<'a> Stage<'a> {
         let mut stage = Stage { watch, child, gauge: Gauge::new(server), untraced };
         // Until it waits for an order.
         stage.calm(b' ');
+        stage.order(order::BEGIN, End::Calm);
         stage
     }
 

@@ -1,6 +1,7 @@
 //! The operations that are counted.
 
 use std::cell::{Cell, RefCell};
+use std::hint::black_box;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use leasehold::{
     Guard, Lease, LockClient, LockClientBuilder, LockOptions, MultiGuard, Mutex, Period, ReadGuard,
     RunOutcome,
 };
+use leasehold_support::child::tell;
+use nix::unistd::getppid;
 
 use crate::role::serve;
 
@@ -60,11 +63,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         drop(lock.lock().expect("it is free"));
         serve(|| (), || ());
     }),
-    operation("mutex: lock and drop", |url| {
-        let client = client(url);
-        let lock = client.mutex("a").expect("a name");
-        serve(|| (), || drop(lock.lock().expect("it is free")));
-    }),
+    operation(PLAIN, |url| lock_and(url, || ())),
     operation("mutex: re-entry and drop", |url| {
         let client = client(url);
         let lock = client.mutex("a").expect("a name");
@@ -134,6 +133,50 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
 ];
 
+/// What [`OPERATIONS`] has as `mutex: lock and drop`.
+pub(crate) const PLAIN: &str = "mutex: lock and drop";
+
+/// The same with one more of what a column counts.
+pub(crate) static PLANTED: [(usize, Operation); 4] = [
+    (
+        0,
+        operation("planted: one more command", |url| {
+            let opened = redis::Client::open(url).and_then(|client| client.get_connection());
+            let mut connection = opened.expect("a connection");
+            lock_and(url, || redis::cmd("PING").exec(&mut connection).expect("a reply"));
+        }),
+    ),
+    (2, operation("planted: one more system call", |url| lock_and(url, || _ = getppid()))),
+    (
+        3,
+        operation("planted: one more wake-up", |url| {
+            let other = Helper::<()>::new();
+            lock_and(url, || other.order(|()| ()));
+        }),
+    ),
+    (
+        4,
+        operation("planted: one more allocation", |url| {
+            lock_and(url, || drop(black_box(Box::new(0))))
+        }),
+    ),
+];
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
+    OPERATIONS.iter().chain(PLANTED.iter().map(|(_, operation)| operation))
+}
+
+fn lock_and(url: &str, mut more: impl FnMut()) {
+    let client = client(url);
+    let lock = client.mutex("a").expect("a name");
+    let operation = || {
+        drop(lock.lock().expect("it is free"));
+        more();
+    };
+    serve(|| (), operation);
+}
+
 fn client(url: &str) -> LockClient {
     open(url, |builder| builder)
 }
@@ -156,10 +199,10 @@ fn renewal(url: &str, count: usize) {
     let locks: Vec<Mutex> = (0..count).map(lock).collect();
     let mut guard = None::<MultiGuard>;
     let prepare = || {
-        // A machine that stood still has lost them.
-        if !guard.as_ref().is_some_and(MultiGuard::is_valid) {
+        // A machine that stood still has lost them, or gets them when they are over.
+        while !guard.as_ref().is_some_and(MultiGuard::is_valid) {
             drop(guard.take());
-            guard = Some(client.lock_all(&locks).expect("they are free"));
+            guard = client.lock_all(&locks).inspect_err(|error| tell(&error.to_string())).ok();
         }
     };
     serve(prepare, || ());

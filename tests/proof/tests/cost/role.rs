@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use leasehold_support::child::tell;
 
 use crate::ALLOCATOR;
-use crate::operation::OPERATIONS;
+use crate::operation;
 
 pub(crate) const ROLE: &str = "cost";
 /// Where it is told the server, and its operation by number.
@@ -14,6 +14,8 @@ pub(crate) const NUMBER: &str = "LEASEHOLD_COST_OPERATION";
 
 /// The orders of the observer. Each is a line, and is over when `done` was told and the process is calm.
 pub(crate) mod order {
+    /// Opens the clients, and makes what they need. Until then there is no thread but that of the operation.
+    pub(crate) const BEGIN: u8 = b'b';
     /// Makes everything ready for the next repetition.
     pub(crate) const PREPARE: u8 = b'p';
     /// Does the operation.
@@ -27,12 +29,16 @@ pub(crate) fn play() {
     let variable = |name| std::env::var(name).expect("the observer tells it");
     let number: usize = variable(NUMBER).parse().expect("a number");
     tell(&format!("thread {}", nix::unistd::gettid()));
-    (OPERATIONS[number].play)(&variable(URL));
+    // Threads from before would not be traced.
+    assert_eq!(next_order(), Some(order::BEGIN));
+    let operation = operation::all().nth(number).expect("one of the list");
+    (operation.play)(&variable(URL));
 }
 
-/// Does what the observer orders, until it is gone.
+/// Has begun, and does what the observer orders, until that is gone.
 pub(crate) fn serve(mut prepare: impl FnMut(), mut operation: impl FnMut()) {
     let mut begun = 0;
+    tell("done");
     while let Some(order) = next_order() {
         match order {
             order::PREPARE => prepare(),
