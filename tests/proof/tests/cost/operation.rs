@@ -223,9 +223,11 @@ fn pass(from: &LockClient, to: &LockClient) {
     serve(prepare, || drop(held.borrow_mut().take()));
 }
 
+type Order<S> = Box<dyn FnOnce(&mut S) + Send>;
+
 /// A thread that does what it is told, in order. It has something of its own.
 struct Helper<S> {
-    orders: Sender<Box<dyn FnOnce(&mut S) + Send>>,
+    orders: Sender<Order<S>>,
     dones: Receiver<()>,
     /// How many orders may not be done yet.
     open: Cell<usize>,
@@ -233,7 +235,7 @@ struct Helper<S> {
 
 impl<S: Default + 'static> Helper<S> {
     fn new() -> Helper<S> {
-        let (orders, received) = mpsc::channel::<Box<dyn FnOnce(&mut S) + Send>>();
+        let (orders, received) = mpsc::channel::<Order<S>>();
         let (done, dones) = mpsc::channel();
         thread::spawn(move || {
             let mut state = S::default();
