@@ -208,7 +208,8 @@ fn renewal(url: &str, count: usize) {
     serve(prepare, || ());
 }
 
-/// A thread of one client waits, and one of another releases.
+/// A thread of one client waits, and one of another releases. Counted with it is that the former then waits for its next
+/// order, by one system call.
 fn pass(from: &LockClient, to: &LockClient) {
     let [lock, same] = [from, to].map(|client| client.mutex("a").expect("a name"));
     let waiter = Helper::<Option<Guard>>::new();
