@@ -2346,7 +2346,7 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     ),
     bug("command-copied", "allocations", "cost::commands_and_allocations_are_those_of_the_table"),
     bug(
-        "time-outs-set-each-time",
+        "connection-looked-at-each-time",
         "system calls",
         "cost::system_calls_and_wake_ups_are_those_of_the_table",
     ),
