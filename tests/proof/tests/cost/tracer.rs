@@ -107,6 +107,7 @@ impl Tracer {
             if !self.collect()? && self.held.is_empty() && self.do_all_sleep() {
                 return Ok(());
             }
+            sleep(PAUSE);
         }
         Err(format!("it does not come to rest: {self:?}"))
     }
