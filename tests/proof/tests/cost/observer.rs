@@ -130,14 +130,13 @@ impl<'a> Stage<'a> {
         };
         let mut commands = self.gauge.commands().since(&before);
         commands.calls.retain(|_, calls| *calls > 0);
-        self.order(order::TELL, End::Calm);
-        let allocations = self.child.expect_line("allocations", PATIENCE);
+        let allocations = self.allocations();
         let mut columns = [
             gauge::sent(&commands),
             commands.calls.values().sum(),
             traced.system_calls.values().sum(),
             traced.wake_ups,
-            allocations.parse().expect("a number"),
+            allocations,
         ];
         if let End::Passed(wanted) = end {
             // The span was longer, as it ends with the next look.
@@ -150,6 +149,18 @@ impl<'a> Stage<'a> {
             commands: commands.calls,
             untraced: self.untraced.clone(),
         })
+    }
+
+    /// How many allocations there were since the operation began.
+    fn allocations(&mut self) -> u64 {
+        self.child.say(&char::from(order::TELL).to_string());
+        if let Watch::Traced(tracer) = &mut self.watch {
+            tracer.begin();
+            self.calm(order::TELL);
+        }
+        let count = self.child.expect_line("allocations", PATIENCE);
+        self.child.expect_line("done", PATIENCE);
+        count.parse().expect("a number")
     }
 
     /// Gives an order, and waits for its end. Returns how long that took; nothing if it did not end.
