@@ -58,6 +58,13 @@ impl<'a> Gauge<'a> {
         }
     }
 
+    /// The same where so much was sent before that the server reads it in several pieces, and replies to each.
+    pub(crate) fn settle_all(&mut self) {
+        for _ in 0..4 {
+            self.settle();
+        }
+    }
+
     /// The commands so far, without those of this connection.
     pub(crate) fn commands(&mut self) -> CommandStats {
         let mut commands = self.server.commands();

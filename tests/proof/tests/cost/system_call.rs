@@ -52,6 +52,11 @@ pub(crate) fn needs_a_thread(number: i64) -> bool {
     [libc::SYS_futex, libc::SYS_nanosleep, libc::SYS_clock_nanosleep].contains(&number)
 }
 
+/// Whether a call takes what a server has sent, which may come in several pieces.
+pub(crate) fn receives(number: i64) -> bool {
+    number == libc::SYS_recvfrom
+}
+
 /// Its name, or its number.
 pub(crate) fn name(number: i64) -> String {
     let known = NAMES.iter().find(|(known, _)| *known == number);

@@ -9,7 +9,8 @@
 //! | --- | --- | --- |
 //! | starting | has been made, and has not stopped yet | held |
 //! | held | stands still, and has something to do | running, when it becomes the current one |
-//! | running | is the current one, outside of system calls | inside |
+//! | running | is the current one, outside of system calls | entering, if it is about to receive; else inside |
+//! | entering | stands still until the server has sent all that it has | inside |
 //! | inside | is in a system call, where it may sleep | running if it is the current one, else held |
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +37,7 @@ enum Phase {
     Starting,
     Held,
     Running,
+    Entering(i64),
     Inside(i64),
 }
 
@@ -117,7 +119,12 @@ impl Tracer {
         let Some(current) = self.current else { return Ok(true) };
         let number = match self.threads.get(&current) {
             None => return Ok(true),
-            Some(Phase::Inside(number)) => *number,
+            Some(&Phase::Entering(number)) => {
+                gauge.settle_all();
+                self.enter(current, number)?;
+                return Ok(false);
+            }
+            Some(&Phase::Inside(number)) => number,
             Some(_) => return Ok(false),
         };
         if !self.is_asleep(current) {
@@ -143,6 +150,11 @@ impl Tracer {
 
     fn let_run(&mut self, thread: Pid) -> Result<(), String> {
         self.threads.insert(thread, Phase::Running);
+        resume(thread, None)
+    }
+
+    fn enter(&mut self, thread: Pid, number: i64) -> Result<(), String> {
+        self.threads.insert(thread, Phase::Inside(number));
         resume(thread, None)
     }
 
@@ -172,8 +184,11 @@ impl Tracer {
             (WaitStatus::PtraceSyscall(_), Phase::Running) => {
                 let (number, first) = register::call(thread).map_err(|error| error.to_string())?;
                 self.count(thread, number, first);
-                self.threads.insert(thread, Phase::Inside(number));
-                resume(thread, None)
+                if system_call::receives(number) {
+                    self.threads.insert(thread, Phase::Entering(number));
+                    return Ok(());
+                }
+                self.enter(thread, number)
             }
             (WaitStatus::PtraceSyscall(_), Phase::Inside(_)) if Some(thread) == self.current => {
                 self.is_ordered &= thread != self.main;
