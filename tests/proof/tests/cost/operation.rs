@@ -50,6 +50,7 @@ const fn spans(name: &'static str, end: End, play: fn(&str)) -> Operation {
 pub(crate) const OPERATIONS: &[Operation] = &[
     // First those that take time.
     spans("renewal of one lease", End::Scripts(1), |url| renewal(url, 1)),
+    spans("renewal of 100 leases in one turn", End::Scripts(100), |url| renewal(url, 100)),
     spans("idle client, for a second", End::Passed(SECOND), |url| {
         let client = client(url);
         let lock = client.mutex("a").expect("a name");
