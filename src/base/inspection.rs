@@ -109,6 +109,7 @@ pub struct Holder {
     pub(crate) token: Option<FencingToken>,
     pub(crate) since: Option<Duration>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) overdue: Option<Duration>,
     pub(crate) part: HeldPart,
 }
 
@@ -187,6 +188,22 @@ impl Holder {
         self.ttl
     }
 
+    /// For how long its lease has been over, where Redis still keeps the lock for it; `None` for nearly all holders.
+    ///
+    /// So a holder is shown that was not heard of, and whose lease is [recoverable](crate::Lease::recoverable_for). The
+    /// lock is free to whoever asks for it, and the holder's once more if it is heard of before that.
+    ///
+    /// ```
+    /// # fn demo(holder: &leasehold::Holder) {
+    /// if let Some(overdue) = holder.overdue() {
+    ///     println!("{holder} was not heard of; its lease is over for {overdue:?}");
+    /// }
+    /// # }
+    /// ```
+    pub fn overdue(&self) -> Option<Duration> {
+        self.overdue
+    }
+
     /// The numbers of its permits of a semaphore; empty for other kinds of lock.
     ///
     /// ```
@@ -248,7 +265,7 @@ pub(crate) struct Details<'a>(&'a Holder);
 
 impl fmt::Display for Details<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Holder { since, token, ttl, part, .. } = self.0;
+        let Holder { since, token, ttl, overdue, part, .. } = self.0;
         write!(f, "{}", self.0)?;
         match part {
             HeldPart::Whole => {}
@@ -261,9 +278,12 @@ impl fmt::Display for Details<'_> {
         if let Some(token) = token {
             write!(f, ", token {token}")?;
         }
-        match ttl {
-            Some(ttl) => write!(f, "; its lease ends in {}", Span(*ttl)),
-            None => f.write_str("; its lease has no end"),
+        match (overdue, ttl) {
+            (Some(span), _) => {
+                write!(f, "; its lease ended {} ago, and it is free to whoever asks", Span(*span))
+            }
+            (None, Some(ttl)) => write!(f, "; its lease ends in {}", Span(*ttl)),
+            (None, None) => f.write_str("; its lease has no end"),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Why a lock is no longer held although its holder did not release it.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use crate::base::name::Name;
 use crate::base::sync::Arc;
+use crate::base::text::Span;
 use crate::base::token::FencingToken;
 
 /// The loss of a lock before its release: the lock, the hold, and the cause.
@@ -25,11 +28,18 @@ pub struct Loss {
     pub(crate) is_renewed: bool,
     /// The error of the last renewal.
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// For how long Redis had not heard of the holder when it learned that another had taken the lock.
+    unheard: Option<Duration>,
 }
 
 impl Loss {
     pub(crate) fn new(name: Name, token: FencingToken, cause: LossCause, is_renewed: bool) -> Loss {
-        Loss { name, token, cause, is_renewed, source: None }
+        Loss { name, token, cause, is_renewed, source: None, unheard: None }
+    }
+
+    /// The same for a holder of which Redis had not heard for so long.
+    pub(crate) fn unheard(self, span: Duration) -> Loss {
+        Loss { unheard: Some(span), ..self }
     }
 
     /// The same with the error of the last renewal.
@@ -96,10 +106,16 @@ impl Loss {
     }
 
     /// The cause in words, for the texts of the loss and of its error.
-    pub(crate) fn what(&self) -> &'static str {
-        match self.cause {
-            LossCause::Expired if self.is_renewed => "its lease ran out before it was renewed",
-            cause => cause.text(),
+    pub(crate) fn what(&self) -> Cow<'static, str> {
+        match (self.cause, self.unheard) {
+            (LossCause::Expired, _) if self.is_renewed => {
+                "its lease ran out before it was renewed".into()
+            }
+            (cause, Some(span)) => {
+                format!("{}, after nothing was heard of this one for {}", cause.text(), Span(span))
+                    .into()
+            }
+            (cause, None) => cause.text().into(),
         }
     }
 
@@ -113,6 +129,9 @@ impl Loss {
             }
             LossCause::Expired => "use Lease::renewed or a longer lease",
             LossCause::RenewalsUsedUp => "raise max_renewals or shorten the work",
+            LossCause::Taken if self.unheard.is_some() => {
+                "look whether this process was paused or could not reach Redis, or use a longer lease"
+            }
             LossCause::Taken => {
                 "look for a force_release, for whatever deleted or overwrote its key, or for a restart \
                  or fail-over that lost writes"

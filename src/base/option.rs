@@ -31,6 +31,7 @@ const MOST_SKEW: u32 = 10;
 pub struct Lease {
     ttl: Duration,
     renewed: bool,
+    tail: Duration,
     pub(crate) limit: Option<Duration>,
 }
 
@@ -48,7 +49,7 @@ impl Lease {
     /// assert!(LEASE.is_renewed());
     /// ```
     pub const fn renewed(ttl: Duration) -> Lease {
-        Lease { ttl, renewed: true, limit: None }
+        Lease { ttl, renewed: true, tail: Duration::ZERO, limit: None }
     }
 
     /// A lease that ends `ttl` after it was taken, unless [`Guard::extend`] makes it longer.
@@ -63,7 +64,43 @@ impl Lease {
     ///
     /// [`Guard::extend`]: crate::Guard::extend
     pub const fn fixed(ttl: Duration) -> Lease {
-        Lease { ttl, renewed: false, limit: None }
+        Lease { ttl, renewed: false, tail: Duration::ZERO, limit: None }
+    }
+
+    /// Lets a hold come back after its lease, within this time, as long as nobody else has taken the lock.
+    ///
+    /// A short lease frees the lock of a dead process soon, and loses that of a living one in each outage that is longer.
+    /// This is for both. Redis keeps the lock for `tail` longer than the lease lasts. In that time the lock is free to whoever
+    /// asks for it, and still the holder's if nobody does: once Redis confirms a renewal, the hold is valid again, with
+    /// the same token. Until then [`is_valid`](crate::Guard::is_valid) is `false` and [`loss`](crate::Guard::loss) is
+    /// `None`. If somebody else has taken the lock, the hold is lost, with the cause
+    /// [`Taken`](crate::LossCause::Taken).
+    ///
+    /// The work must stop, or at least write nothing that is not fenced, while the hold is not valid.
+    /// [`check`](crate::Guard::check) asks Redis at once whether it can go on. A pause of the process is such a silence, too.
+    ///
+    /// Zero, the default, means that a hold is lost with its lease; otherwise from 1 ms to 30 days. Only for a renewed
+    /// lease, of a [`Mutex`](crate::Mutex) or an [`Election`](crate::Election) on one server or in a cluster. Clients of
+    /// versions that do not know this wait for the end of `tail`, too.
+    ///
+    /// ```
+    /// use leasehold::{Lease, LockOptions};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> leasehold::Result<()> {
+    /// # let client = leasehold::LockClient::builder("redis://127.0.0.1:6379").build()?;
+    /// // If this process dies, others wait for 3 s. If Redis is away for 20 s, the hold goes on after that.
+    /// let lease = Lease::renewed(Duration::from_secs(3)).recoverable_for(Duration::from_secs(27));
+    /// let lock = client.mutex_with("orders:42", LockOptions::new().lease(lease))?;
+    /// // A fixed lease is not renewed, so nothing would bring it back.
+    /// let fixed = Lease::fixed(Duration::from_secs(3)).recoverable_for(Duration::from_secs(27));
+    /// assert!(client.mutex_with("orders:42", LockOptions::new().lease(fixed)).unwrap_err().is_config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn recoverable_for(mut self, tail: Duration) -> Lease {
+        self.tail = tail;
+        self
     }
 
     /// Ends a hold after this time at the latest, however often its lease is renewed or extended.
@@ -96,6 +133,26 @@ impl Lease {
     /// ```
     pub const fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// For how long after its lease a hold can come back: what [`recoverable_for`](Lease::recoverable_for) was given, else
+    /// zero.
+    ///
+    /// ```
+    /// use leasehold::Lease;
+    /// use std::time::Duration;
+    ///
+    /// let lease = Lease::renewed(Duration::from_secs(3)).recoverable_for(Duration::from_secs(27));
+    /// assert_eq!(lease.tail(), Duration::from_secs(27));
+    /// assert_eq!(Lease::default().tail(), Duration::ZERO);
+    /// ```
+    pub const fn tail(&self) -> Duration {
+        self.tail
+    }
+
+    /// The time to live of the key beside a lease that lasts for `ttl` (rule 46).
+    pub(crate) const fn key_ttl(&self, ttl: Duration) -> Duration {
+        ttl.saturating_add(self.tail)
     }
 
     /// Whether the lease is renewed.
@@ -753,6 +810,7 @@ impl LockOptions {
         check_span("lease", self.lease.ttl)?;
         self.max_hold.map_or(Ok(()), |limit| check_span("max_hold", limit))?;
         self.lease.limit.map_or(Ok(()), |limit| check_span("limit of the lease", limit))?;
+        self.check_tail()?;
         self.durabilities().try_for_each(|wanted| wanted.check())?;
         if self.linger > LONGEST {
             let wrong = format!("{} is too long", Span(self.linger));
@@ -764,7 +822,24 @@ impl LockOptions {
         }
         Ok(())
     }
+
+    fn check_tail(&self) -> Result<()> {
+        let tail = self.lease.tail;
+        if tail.is_zero() {
+            return Ok(());
+        }
+        check_span(TAIL, tail)?;
+        if !self.lease.renewed {
+            let wrong =
+                format_args!("{} after a fixed lease, which no renewal brings back", Span(tail));
+            return Err(Error::config(TAIL, wrong, "Lease::renewed"));
+        }
+        Ok(())
+    }
 }
+
+/// The name of the tail of a lease in errors.
+pub(crate) const TAIL: &str = "recoverable_for";
 
 /// The name of the argument of `extend` in errors.
 pub(crate) const TTL_OF_EXTEND: &str = "ttl of extend";
@@ -825,6 +900,26 @@ mod tests {
             assert!(error.contains("max_hold") && error.contains(shown), "{error}");
         }
         LockOptions::new().lease(Lease::fixed(SHORTEST)).max_hold(LONGEST).check().unwrap();
+    }
+
+    #[test]
+    fn tail_is_for_renewed_leases_within_bounds() {
+        let second = Duration::from_secs(1);
+        let check =
+            |lease: Lease, tail| LockOptions::new().lease(lease.recoverable_for(tail)).check();
+        for tail in [Duration::ZERO, SHORTEST, LONGEST] {
+            check(Lease::renewed(second), tail).unwrap();
+        }
+        check(Lease::fixed(second), Duration::ZERO).unwrap();
+        for (lease, tail, shown) in [
+            (Lease::fixed(second), second, "fixed lease"),
+            (Lease::renewed(second), Duration::from_micros(1), "1µs is too short"),
+            (Lease::renewed(second), LONGEST + SHORTEST, "30d is too long"),
+        ] {
+            let error = check(lease, tail).unwrap_err();
+            let text = error.to_string();
+            assert!(error.is_config() && text.contains(TAIL) && text.contains(shown), "{text}");
+        }
     }
 
     #[test]

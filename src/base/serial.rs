@@ -12,7 +12,7 @@ use crate::base::id::sanitize;
 use crate::base::inspection::{HeldPart, Holder, Origin};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
-use crate::base::option::Lease;
+use crate::base::option::{Lease, TAIL};
 use crate::base::share::Access;
 use crate::base::token::FencingToken;
 
@@ -57,6 +57,7 @@ pub(crate) struct LeaseForm {
     ttl: Option<String>,
     renewed: Option<bool>,
     at_most: Option<String>,
+    recoverable_for: Option<String>,
 }
 
 impl LeaseForm {
@@ -65,6 +66,10 @@ impl LeaseForm {
         let ttl = self.ttl.as_deref().map_or(Ok(usual.ttl()), |ttl| span("lease", ttl))?;
         let is_renewed = self.renewed.unwrap_or(usual.is_renewed());
         let lease = if is_renewed { Lease::renewed(ttl) } else { Lease::fixed(ttl) };
+        let lease = match &self.recoverable_for {
+            Some(tail) => lease.recoverable_for(span(TAIL, tail)?),
+            None => lease,
+        };
         match &self.at_most {
             Some(limit) => Ok(lease.at_most(span("at_most of the lease", limit)?)),
             None => Ok(lease),
@@ -75,7 +80,9 @@ impl LeaseForm {
 impl Serialize for Lease {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let (ttl, renewed) = (Some(written(self.ttl())), Some(self.is_renewed()));
-        LeaseForm { ttl, renewed, at_most: self.limit.map(written) }.serialize(serializer)
+        let recoverable_for = Some(self.tail()).filter(|tail| !tail.is_zero()).map(written);
+        let at_most = self.limit.map(written);
+        LeaseForm { ttl, renewed, at_most, recoverable_for }.serialize(serializer)
     }
 }
 
@@ -117,6 +124,7 @@ struct HolderForm {
     token: Option<FencingToken>,
     since: Option<String>,
     ttl: Option<String>,
+    overdue: Option<String>,
     #[serde(default)]
     slots: Vec<u32>,
     access: Option<Access>,
@@ -138,6 +146,7 @@ impl Serialize for Holder {
             token: self.token,
             since: self.since.map(written),
             ttl: self.ttl.map(written),
+            overdue: self.overdue.map(written),
             slots: self.slots().to_vec(),
             access: self.access(),
         }
@@ -164,6 +173,7 @@ impl<'de> Deserialize<'de> for Holder {
             token: form.token,
             since: time("since", form.since)?,
             ttl: time("ttl", form.ttl)?,
+            overdue: time("overdue", form.overdue)?,
             part: match form.access {
                 Some(access) => HeldPart::Access(access),
                 None if form.slots.is_empty() => HeldPart::Whole,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::error::{Error, Result};
 use crate::base::name::Name;
-use crate::base::option::{LockOptions, ReleaseKind, Wait};
+use crate::base::option::{LockOptions, ReleaseKind, TAIL, Wait};
 use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::text::Span;
@@ -347,6 +347,14 @@ impl LockClient {
                 format_args!("{} or Wait::spin()", usual.shown()),
             ));
         }
+        let tail = options.lease.tail();
+        if let Some(why) = kind.refuses_tail().filter(|_| !tail.is_zero()) {
+            return Err(Error::config(
+                TAIL,
+                format_args!("{} for a {}, {why}", Span(tail), kind.name()),
+                "a Mutex or an Election on one server or in a cluster, or a longer lease",
+            ));
+        }
         let watches = options.release.0 == ReleaseKind::Watch;
         if watches && !kind.can_be_watched() {
             return Err(Error::config(
@@ -381,8 +389,8 @@ impl LockClient {
         let name = self.name(kind, name)?;
         let slot = self.engine.slot(kind, name.clone());
         let ttl = options.lease.ttl();
-        // Once for each client: a service that locks a thousand times a second would fill its log.
-        if ttl < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
+        // Once for each client: a service that locks a thousand times a second would fill its log. Not for one that comes back.
+        if options.lease.key_ttl(ttl) < reply * 10 && !self.warned.swap(true, Ordering::Relaxed) {
             log!(
                 warn,
                 "lock \"{name}\": a lease of {} is shorter than ten times the {} that a reply may take; \

@@ -497,8 +497,8 @@ impl<'a> AcquireLoop<'a> {
     fn request(&self, sending: &Sending) -> AcquireRequest<'_> {
         let owner = &self.attempt.value.bytes;
         let (mode, dies_after) = (sending.mode, sending.dies_after);
-        let share = self.options.share;
-        AcquireRequest { owner, ttl: self.options.lease.ttl(), share, mode, dies_after }
+        let LockOptions { lease, share, .. } = *self.options;
+        AcquireRequest { owner, ttl: lease.ttl(), tail: lease.tail(), share, mode, dies_after }
     }
 
     /// Decides what follows from the outcome of a request.

@@ -51,6 +51,7 @@ impl Blocker {
                     token: Some(*token),
                     since: Some(now.since(*since)),
                     ttl: Some(until.since(now)),
+                    overdue: None,
                     part: HeldPart::Whole,
                 }
             }

@@ -36,14 +36,18 @@ impl Holding {
 
     /// Makes a claim a whole lease, as its first renewal would. Any other lease is whole.
     pub(crate) fn confirm(&self) -> Result<()> {
-        let claim = self.check_valid().map(|()| self.hold.lease.is_claim());
-        let whole = claim.and_then(|is_claim| {
-            if is_claim {
-                self.hold.lease.renewed(self.lengthen(self.hold.lease.ttl())?.sent);
-            }
-            self.check_valid()
-        });
-        whole.map_err(|error| error.of(self.name()))
+        let claim = self.make_valid().map(|()| self.hold.lease.is_claim());
+        let whole = claim.and_then(|is_claim| if is_claim { self.come_back() } else { Ok(()) });
+        whole.and_then(|()| self.check_valid()).map_err(|error| error.of(self.name()))
+    }
+
+    /// Renews it at once, by this thread.
+    pub(super) fn come_back(&self) -> Result<()> {
+        let lease = &self.hold.lease;
+        let sent = self.lengthen(lease.ttl())?.sent;
+        lease.renewed(sent);
+        lease.confirmed(sent);
+        self.check_valid()
     }
 
     /// Keeps the lock for at least this long after the hold began, whatever becomes of the hold.
@@ -53,7 +57,7 @@ impl Holding {
 
     fn keep_for_inner(&self, least: Duration) -> Result<()> {
         check_span("keep_for", least)?;
-        self.check_valid()?;
+        self.make_valid()?;
         let until = self.hold.began().after(least);
         if self.hold.lease.leased_until() < until {
             // Longer by what clocks may differ: the server's may be fast, that of the server to which the lock
@@ -81,7 +85,10 @@ impl Holding {
     }
 
     fn lengthen_by(&self, ttl: Duration, deadline: Moment) -> Result<OwnershipReply> {
-        self.check_valid()?;
+        if !self.is_silent() {
+            self.check_valid()?;
+        }
+        let ttl = self.hold.lease.value.options.lease.key_ttl(ttl);
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
         // meanwhile (rule 17).
@@ -134,7 +141,10 @@ impl Holding {
 
     fn check_inner(&self) -> Result<()> {
         // Redis is not asked about a hold that is over here: a late request may have made it the owner
-        // again, and *owned* would be wrong (rule 30).
+        // again, and *owned* would be wrong (rule 30). One that may come back is renewed instead.
+        if self.is_silent() {
+            return self.come_back();
+        }
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let owner = &self.hold.lease.value.bytes;

@@ -191,7 +191,8 @@ impl Hold {
     /// The cause if `max_hold` or the lease ran out; `None` if a renewal has come in time after all.
     fn natural_cause(&self, now: Moment) -> Option<LossCause> {
         // The earlier end is the cause: after a suspend both may have passed.
-        if self.limit <= now && self.limit <= self.lease.leased_until() {
+        let first = self.lease.leased_until().max(self.lease.lost_at());
+        if self.limit <= now && self.limit <= first {
             return Some(LossCause::MaxHold);
         }
         self.lease.expire(now)
@@ -205,6 +206,13 @@ impl Hold {
         };
         let loss =
             Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
+        // Only where the silence let another take it: else it was taken from a holder that was heard of.
+        let unheard = self.lease.unheard(self.lease.now());
+        let was_silent = !options.lease.tail().is_zero() && unheard >= options.lease.ttl();
+        let loss = match cause {
+            LossCause::Taken if was_silent => loss.unheard(unheard),
+            _ => loss,
+        };
         let loss = match failure {
             Some(failure) => loss.with_source(Arc::new(Error::from(failure))),
             None => loss,

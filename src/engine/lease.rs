@@ -5,7 +5,8 @@
 //!
 //! | phase | meaning | goes to |
 //! | --- | --- | --- |
-//! | live | granted, and valid until a moment that renewals move; a thread holds it, or it lingers | released, lost |
+//! | live | granted, and valid until a moment that renewals move; a thread holds it, or it lingers | silent, released, lost |
+//! | silent | held, over, and not lost yet, as its tail is not over: only a reply that confirms the owner makes it live | live, released, lost |
 //! | released | its last thread gave it back, or its linger is over: no reply changes it any more | |
 //! | lost | it ended before that, for a cause: no reply changes it any more | |
 //!
@@ -29,13 +30,14 @@ use crate::base::share::{Access, Share};
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
-use crate::engine::heartbeat::HEARTBEAT;
+use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::owner_value::OwnerValue;
 use crate::wire::failure::Failure;
 
 pub(crate) use change::Change;
 use change::Changes;
 use count::ReentryCount;
+use grant::margin;
 pub(crate) use grant::{Grant, validity};
 pub(crate) use news::Count;
 use news::News;
@@ -76,6 +78,8 @@ pub(crate) struct Lease {
     due: AtomicMoment,
     /// Whether the first renewal is yet to make it a whole lease (rule 9).
     is_claim: AtomicBool,
+    /// From when on its renewals yield to nobody; [`Moment::FAR`] while they do.
+    insists_at: AtomicMoment,
     /// Whether the last renewal failed. A lease that runs out then is lost because Redis was unreachable.
     failing: AtomicBool,
     /// When the last request was sent whose reply confirmed the owner.
@@ -106,6 +110,9 @@ struct Guarded {
     end: Option<LeaseEnd>,
     /// How many times it was renewed for the present hold.
     renewals: u32,
+    /// Whether its silence was told, and for how long it was not confirmed where that has ended and was not told yet.
+    is_silence_told: bool,
+    returned_after: Option<Duration>,
     /// How many renewals have failed since the last that was confirmed, and why the last of them did.
     failures: u32,
     failure: Option<Failure>,
@@ -134,6 +141,7 @@ impl Lease {
             announce_at: AtomicMoment::new(Moment::FAR),
             due: AtomicMoment::new(Moment::FAR),
             is_claim: AtomicBool::new(grant.ttl < options.lease.ttl()),
+            insists_at: AtomicMoment::new(Moment::FAR),
             failing: AtomicBool::new(false),
             confirmed_at: AtomicMoment::new(grant.sent),
             doubted_at: AtomicMoment::new(Moment::PAST),
@@ -334,6 +342,46 @@ impl Lease {
         self.valid_until.get()
     }
 
+    /// When it is lost if no reply confirms it: at the end of its validity, or of its tail (rule 50). The past once it is
+    /// over.
+    pub(crate) fn lost_at(&self) -> Moment {
+        let until = self.valid_until();
+        let options = &self.value.options;
+        let tail = options.lease.tail();
+        if tail.is_zero() || until == Moment::PAST || !self.may_come_back(until) {
+            return until;
+        }
+        until.after(margin(self.ttl(), options) + tail)
+    }
+
+    /// Whether a reply may make it valid once more after this end of its validity.
+    fn may_come_back(&self, valid_until: Moment) -> bool {
+        // A request of the attempt that runs later could make it the owner again, after another's hold (rule 30). One that
+        // lingers ends (rule 51), and one without a renewal left as well.
+        self.value.settled() <= valid_until && self.is_held() && self.renew_at() != Moment::FAR
+    }
+
+    /// Whether its validity is over, and a reply may make it valid once more.
+    pub(crate) fn is_silent(&self, now: Moment) -> bool {
+        self.valid_until() <= now && now < self.lost_at()
+    }
+
+    /// Whether it has become silent or has come back, once for each time.
+    pub(crate) fn next_silence(&self, now: Moment) -> Option<Silence> {
+        if self.value.options.lease.tail().is_zero() {
+            return None;
+        }
+        let mut guarded = self.guarded.lock();
+        if let Some(after) = guarded.returned_after.take() {
+            return Some(Silence::Over(after));
+        }
+        if guarded.is_silence_told || !self.is_silent(now) {
+            return None;
+        }
+        guarded.is_silence_told = true;
+        Some(Silence::Begun(self.unheard(now)))
+    }
+
     /// Whether it was released or lost.
     pub(crate) fn is_over(&self) -> bool {
         self.valid_until() == Moment::PAST
@@ -441,19 +489,27 @@ impl Lease {
     /// Lengthens it if it is not over. Returns whether it did.
     fn lengthen_inner(&self, guarded: &mut Guarded, sent: Moment, ttl: Duration) -> bool {
         let now = self.clock.now();
-        if guarded.end.is_some() || self.valid_until() <= now {
+        if guarded.end.is_some() || self.lost_at() <= now {
             // The reply is right, and comes too late. Between the end of the validity and now another may
             // have had the lock, and a late request of this attempt may have acquired it again: to go on
             // would be to hold it twice (rule 30). Redis counts from a moment before now, so it keeps the
             // lease until then at most.
-            self.may_last_until(now.after(ttl));
+            self.may_last_until(now.after(self.value.options.lease.key_ttl(ttl)));
             return false;
         }
+        // One that was silent comes back: a reply that finds it the owner shows that nobody else was since, because no
+        // request of its attempt is left that could have taken the lock again (rule 50).
+        //
         // Replies may be noted out of order, and an extension may be longer than a renewal that is sent
         // after it.
         let leased = validity(sent, ttl, &self.value.options).max(self.leased_until());
         self.leased_until.set(leased);
         self.valid_until.set(leased);
+        if guarded.is_silence_told && now < leased {
+            guarded.is_silence_told = false;
+            guarded.returned_after = Some(self.unheard(now));
+        }
+        self.insists_at.set(Moment::FAR);
         self.confirmed_at.raise(sent);
         self.failing.store(false, Ordering::SeqCst);
         (guarded.failures, guarded.failure) = (0, None);
@@ -461,6 +517,22 @@ impl Lease {
             self.is_claim.store(false, Ordering::SeqCst);
         }
         true
+    }
+
+    /// The tail in which its next renewal yields to those who wait for the lock; zero if it does not yield.
+    pub(crate) fn yields_for(&self) -> Duration {
+        match self.now() < self.insists_at.get() {
+            true => self.value.options.lease.tail(),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// A renewal was refused. In its tail it may have been left to those who wait. They have had the time to ask when they
+    /// would count as dead: then it insists, because nobody else may be left (rule 50).
+    pub(crate) fn yielded(&self, now: Moment) {
+        if self.is_silent(now) && self.insists_at.get() == Moment::FAR {
+            self.insists_at.set(now.after(DEAD_AFTER));
+        }
     }
 
     /// Notes that a renewal failed. Returns how many have since the last that was confirmed.
@@ -514,7 +586,7 @@ impl Lease {
     /// Ends it as lost if its time is over. Returns the cause if it is lost.
     pub(crate) fn expire(&self, now: Moment) -> Option<LossCause> {
         let mut guarded = self.guarded.lock();
-        if guarded.end.is_none() && self.valid_until() <= now {
+        if guarded.end.is_none() && self.lost_at() <= now {
             let cause = self.natural_cause(&guarded);
             self.end(&mut guarded, LeaseEnd::Lost(cause));
         }
@@ -530,11 +602,30 @@ impl Lease {
         if guarded.end.is_some() {
             return false;
         }
-        // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause.
-        let ran_out = self.valid_until() <= now;
-        let cause = if ran_out { self.natural_cause(&guarded) } else { cause };
+        let cause = self.cause_by(cause, now, &guarded);
         self.end(&mut guarded, LeaseEnd::Lost(cause));
         true
+    }
+
+    /// The cause of a loss that a reply has shown to a request about it, where it may have run out before.
+    pub(crate) fn cause_of(&self, cause: LossCause, now: Moment) -> LossCause {
+        self.cause_by(cause, now, &self.guarded.lock())
+    }
+
+    fn cause_by(&self, cause: LossCause, now: Moment, guarded: &Guarded) -> LossCause {
+        let until = self.valid_until();
+        // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause. But where it could
+        // have come back, that another took it is the cause (rule 51).
+        match cause {
+            _ if now < until => cause,
+            LossCause::Taken if until < self.lost_at() => cause,
+            _ => self.natural_cause(guarded),
+        }
+    }
+
+    /// For how long Redis has not confirmed its owner.
+    pub(crate) fn unheard(&self, now: Moment) -> Duration {
+        now.since(self.confirmed_at.get())
     }
 
     /// Ends it because nobody needs it any more, unless it is over. The caller removes it from Redis.
@@ -561,6 +652,15 @@ impl Lease {
             LossCause::Expired
         }
     }
+}
+
+/// What has become of a lease that has a tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// It is over, and may come back. Redis has not confirmed its owner for so long.
+    Begun(Duration),
+    /// It has come back. Redis had not confirmed its owner for so long.
+    Over(Duration),
 }
 
 /// A command of a holder, counted while it is under way.

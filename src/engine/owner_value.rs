@@ -4,6 +4,7 @@
 //! lease is what Redis granted to it, and a removal takes it out again; they share it.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
@@ -28,6 +29,12 @@ impl OwnerValue {
     ) -> Arc<OwnerValue> {
         let settled = AtomicMoment::new(Moment::PAST);
         Arc::new(OwnerValue { target, bytes: bytes.into(), options, settled })
+    }
+
+    /// The time to live that its requests ask for: that of the lease, and of the tail (rule 46).
+    pub(crate) fn key_ttl(&self) -> Duration {
+        let lease = self.options.lease;
+        lease.key_ttl(lease.ttl())
     }
 
     /// After this moment no unanswered request for the lock can run any more; the past if each had its reply.

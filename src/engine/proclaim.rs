@@ -19,11 +19,11 @@ impl Holding {
             let wrong = format_args!("{} bytes are too many", word.len());
             return Err(Error::config("value", wrong, format_args!("at most {LONGEST_WORD}")));
         }
-        self.check_valid()?;
+        self.make_valid()?;
         let value = &self.hold.lease.value;
         let request = ProclaimRequest {
             owner: &value.bytes,
-            ttl: value.options.lease.ttl(),
+            ttl: value.key_ttl(),
             term: self.hold.token().get(),
             number,
             word,

@@ -1,8 +1,11 @@
 //! The release of a holding, and what follows when its lease is lost.
 
+use std::time::Duration;
+
 use crate::base::error::{Error, Result};
 use crate::base::loss::{Loss, LossCause};
 use crate::base::sync::Arc;
+use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::engine::callback::{LossHook, LossHooks, Notification};
 use crate::engine::holding::Holding;
@@ -233,7 +236,11 @@ impl Holding {
         {
             // The only request had a reply, so nobody but another can have ended the lease. Not by
             // `lost`, which would free the slot: the caller does that.
-            let loss = self.hold.lose_in_release(loss_cause(ownership));
+            let cause = loss_cause(ownership);
+            // Sent by a holder whose validity was over. That the key is gone then is a consequence.
+            let ran_out = valid_until <= sent;
+            let cause = if ran_out { self.hold.lease.cause_of(cause, sent) } else { cause };
+            let loss = self.hold.lose_in_release(cause);
             let error = Error::lost(&loss);
             self.slot.report_loss(&self.hold, loss);
             return Err(error);
@@ -346,8 +353,38 @@ impl Holding {
             return Ok(());
         }
         self.check_expiry();
+        if !self.hold.is_live() {
+            return Err(self.not_live_error());
+        }
         // Looked at again, because a renewal may have been confirmed after the first look.
-        if self.hold.is_live() { Ok(()) } else { Err(self.not_live_error()) }
+        match self.silence() {
+            None => Ok(()),
+            Some(span) => Err(Error::unreachable(format!(
+                "its lease ended {} ago, and Redis has not confirmed it since; nobody else is known to have it, and \
+                 it may come back",
+                Span(span)
+            ))),
+        }
+    }
+
+    /// For how long its validity has been over, if a reply may make it valid once more.
+    fn silence(&self) -> Option<Duration> {
+        let now = self.now();
+        let is_silent = self.hold.is_live() && self.hold.lease.is_silent(now);
+        is_silent.then(|| now.since(self.hold.lease.valid_until()))
+    }
+
+    /// Whether its validity is over, and a reply may make it valid once more.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silence().is_some()
+    }
+
+    /// The same as [`check_valid`](Self::check_valid), but asks Redis about a lease that is over and may come back.
+    pub(crate) fn make_valid(&self) -> Result<()> {
+        match self.check_valid() {
+            Err(_) if self.is_silent() => self.come_back(),
+            outcome => outcome,
+        }
     }
 
     /// The error for a lease that is not live any longer.

@@ -42,7 +42,8 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     }
     // Another call may have a shorter grace.
     let works = |holding: &Holding| {
-        closing.phase() != ClosingPhase::Ended && holding.hold.is_valid_at(engine.now())
+        let is_held = holding.hold.is_valid_at(engine.now()) || holding.is_silent();
+        closing.phase() != ClosingPhase::Ended && is_held
     };
     drop(closing.wait(clock, end, &holdings, works));
 

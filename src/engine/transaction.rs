@@ -47,7 +47,7 @@ fn apply_inner(holdings: &[&Holding], first: &Holding, pipeline: &Pipeline) -> R
     }
 
     for holding in holdings {
-        holding.check_valid().map_err(|error| error.of(holding.name()))?;
+        holding.make_valid().map_err(|error| error.of(holding.name()))?;
     }
     let under_way: Vec<_> = holdings.iter().map(|holding| holding.hold.lease.command()).collect();
     let owners: Vec<_> = holdings

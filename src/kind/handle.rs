@@ -160,7 +160,12 @@ impl Handle {
     }
 
     pub(crate) fn is_locked(&self) -> Result<bool> {
-        self.holders(self.shortest_view()).map(|holders| !holders.is_empty())
+        let holders = self.holders(self.shortest_view())?;
+        // The shortest view has no times, and does not tell that a lease is over whose key is in its tail.
+        let kind = self.slot.target().kind();
+        let has_tail = holders.iter().any(|holder| !kind.tail(&holder.owner).is_zero());
+        let holders = if has_tail { self.holders(View::Holders)? } else { holders };
+        Ok(holders.iter().any(|holder| holder.overdue.is_none()))
     }
 
     /// The cheapest view that tells whether the key is a lock.

@@ -121,7 +121,7 @@ impl ThreadHeld {
             // Its work under this hold may have collided with another holder, and the caller of an inner
             // release may be the only one that can undo it.
             Left::Inner(hold) => {
-                hold.holding().check_valid().map_err(|error| error.of(hold.holding().name()))?;
+                hold.holding().make_valid().map_err(|error| error.of(hold.holding().name()))?;
                 Ok(None)
             }
             Left::Nothing => Ok(None),

@@ -108,7 +108,8 @@ macro_rules! hold_methods {
                 self.holding().on_loss(Box::new(callback));
             }
 
-            /// Asks Redis whether the lock is still this hold's.
+            /// Asks Redis whether the lock is still this hold's. If its lease is over and
+            /// [recoverable](crate::Lease::recoverable_for), this renews it, and the hold is valid again after `Ok`.
             ///
             /// # Errors
             ///

@@ -2,10 +2,14 @@
 //!
 //! It is `<version><mark>:<client>:<attempt>:<window>:<process>:<host>:<label>`, and has what the attempt asks for
 //! behind the window where holds have weights, and the letter `e` there where it leads an election. The mark says whether the holder hands the lock over to the queue
-//! (`q`) or not (`-`). The window, in milliseconds, is the lease that a hand-over gives to this attempt. Any other
-//! value belongs to a foreign owner, which excludes ours just as well. So does a value of another version of this
-//! layout: the scripts read any digit there, and of the rest only the part up to the window, or to the weight. A later
-//! version keeps that part, and may change what stands behind it.
+//! (`q`) or not (`-`). The window, in milliseconds, is the time to live that a hand-over gives to the key of this attempt.
+//! Any other value belongs to a foreign owner, which excludes ours just as well. So does a value of another version of
+//! this layout: the scripts read any digit there, and of the rest only the part up to the window, or to the weight. A
+//! later version keeps that part, and may change what stands behind it.
+//!
+//! The version is 1, or 2 where the lease has a tail. Then the tail, in milliseconds, stands before the process, and is a
+//! part of the window: so whoever hands over writes the key for long enough, also a client that knows only version 1
+//! (rule 49).
 
 use std::time::Duration;
 
@@ -13,8 +17,10 @@ use crate::base::id::{Identity, sanitize};
 use crate::base::inspection::Origin;
 use crate::base::share::Share;
 use crate::base::time::millis;
+use crate::protocol::lock_kind::Window;
 
 const VERSION: &str = "1";
+const WITH_TAIL: &str = "2";
 const HANDS_OVER: &str = "q";
 const FOREIGN: &str = "-";
 
@@ -22,20 +28,22 @@ const FOREIGN: &str = "-";
 pub(super) fn write(
     identity: &Identity,
     number: u64,
-    window: Duration,
+    window: Window,
     hands_over: bool,
     share: Share,
 ) -> Vec<u8> {
     // The value contains what a hand-over must know about this attempt: the channel of its
     // client, its number, its window and its weight. So no further key is needed for each waiter.
     let mark = if hands_over { HANDS_OVER } else { FOREIGN };
+    let has_tail = !window.tail.is_zero();
+    let version = if has_tail { WITH_TAIL } else { VERSION };
     let mut owner = Vec::with_capacity(128);
-    for text in [VERSION, mark, ":", identity.id(), ":"] {
+    for text in [version, mark, ":", identity.id(), ":"] {
         owner.extend_from_slice(text.as_bytes());
     }
     put(&mut owner, number, 16);
     owner.push(b':');
-    put(&mut owner, millis(window), 10);
+    put(&mut owner, millis(window.lease + window.tail), 10);
     owner.push(b':');
     match share {
         Share::Whole => {}
@@ -46,6 +54,10 @@ pub(super) fn write(
     if share != Share::Whole {
         owner.push(b':');
     }
+    if has_tail {
+        put(&mut owner, millis(window.tail), 10);
+        owner.push(b':');
+    }
     // Last, because the label may contain colons. It serves people only: no script reads it.
     owner.extend_from_slice(identity.host_and_pid().as_bytes());
     owner
@@ -54,14 +66,29 @@ pub(super) fn write(
 /// Where an owner is. `has_share` says whether the values of its kind say what they ask for. A value of another form,
 /// or of another version, is a foreign one.
 pub(super) fn origin(owner: &[u8], has_share: bool) -> Option<Origin> {
+    read(owner, has_share).map(|(origin, _)| origin)
+}
+
+/// For how long the key of this owner outlives its lease.
+pub(super) fn tail(owner: &[u8], has_share: bool) -> Duration {
+    // Only what begins so has one, and few owners do.
+    match owner.starts_with(WITH_TAIL.as_bytes()) {
+        true => read(owner, has_share).map_or(Duration::ZERO, |(_, tail)| tail),
+        false => Duration::ZERO,
+    }
+}
+
+fn read(owner: &[u8], has_share: bool) -> Option<(Origin, Duration)> {
     // Any client that may write the key chooses this text. It is cleaned for display.
     let text = std::str::from_utf8(owner).ok()?;
-    let mut parts = text.splitn(if has_share { 8 } else { 7 }, ':');
+    let has_tail = text.starts_with(WITH_TAIL);
+    let mut parts = text.splitn(7 + usize::from(has_share) + usize::from(has_tail), ':');
     let begin = parts.next()?;
     let [client, number, window] = [parts.next()?, parts.next()?, parts.next()?];
     let share = if has_share { parts.next()? } else { "" };
+    let tail = if has_tail { decimal(parts.next()?)? } else { 0 };
     let (pid, host, label) = (decimal(parts.next()?)?, parts.next()?, parts.next()?);
-    let mark = begin.strip_prefix(VERSION)?;
+    let mark = begin.strip_prefix(if has_tail { WITH_TAIL } else { VERSION })?;
     let is_hexadecimal =
         |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let is_ours = [HANDS_OVER, FOREIGN].contains(&mark)
@@ -69,11 +96,12 @@ pub(super) fn origin(owner: &[u8], has_share: bool) -> Option<Origin> {
         && is_hexadecimal(number)
         && decimal::<u64>(window).is_some()
         && (!has_share || ["r", "u", "w", "e"].contains(&share) || decimal::<u32>(share).is_some());
-    is_ours.then(|| Origin {
+    let origin = || Origin {
         host: Some(sanitize(host)),
         pid: Some(pid),
         label: Some(sanitize(label)).filter(|label| !label.is_empty()),
-    })
+    };
+    is_ours.then(|| (origin(), Duration::from_millis(tail)))
 }
 
 /// Appends a number.
@@ -104,7 +132,7 @@ mod tests {
     use crate::base::share::Access;
 
     fn written(identity: &Identity, share: Share) -> Vec<u8> {
-        write(identity, 10, Duration::from_secs(3), true, share)
+        write(identity, 10, Duration::from_secs(3).into(), true, share)
     }
 
     #[test]
@@ -137,6 +165,24 @@ mod tests {
         }
     }
 
+    /// An older client hands over for as long as the window says, and knows nothing of the rest (rule 49).
+    #[test]
+    fn value_with_a_tail_has_it_in_its_window() {
+        let identity = Identity::new("billing: nightly");
+        let (lease, tail) = (Duration::from_secs(3), Duration::from_secs(27));
+        for (share, middle) in [(Share::Whole, ":30000:27000:"), (Share::Lead, ":30000:e:27000:")] {
+            let owner = write(&identity, 10, Window { lease, tail }, true, share);
+            let has_share = share == Share::Lead;
+            let text = String::from_utf8_lossy(&owner);
+            assert!(text.starts_with("2q:") && text.contains(middle), "{text}");
+            assert_eq!(origin(&owner, has_share), Some(identity.origin().clone()));
+            assert_eq!(self::tail(&owner, has_share), tail);
+            let without = written(&identity, share);
+            assert!(without.starts_with(b"1q:"));
+            assert_eq!(self::tail(&without, has_share), Duration::ZERO);
+        }
+    }
+
     #[test]
     fn numbers_are_written_as_the_standard_library_does() {
         for number in [0, 1, 9, 10, 15, 16, 255, 30_000, u64::MAX] {
@@ -160,6 +206,8 @@ mod tests {
             "1-:c:1:9:notanumber:h:l",
             "22:c:1:9:1:h:l",
             "2q:c:1:9:7:host:label",
+            "2q:c:1:9:-4:7:host:label",
+            "3q:c:1:9:7:host:label",
             "11q:c:1:9:7:host:label",
             "1x:c:1:9:7:host:label",
             "1:c:1:9:7:host:label",
@@ -192,6 +240,7 @@ mod tests {
             let permits = Share::Permits { count: 3, limit: 4 };
             for (share, has_share) in [(Share::Whole, false), (permits, true)] {
                 origin(&bytes, has_share);
+                tail(&bytes, has_share);
                 let ours = written(&Identity::new("a:b"), share);
                 let cut = cut.min(ours.len());
                 origin(&[&ours[..cut], &bytes, &ours[cut..]].concat(), has_share);

@@ -51,7 +51,7 @@ pub(super) fn reenter(
     let name = slot.target().name();
     // A lost hold is not taken anew. The outer section of this thread believes that it has
     // held the lock all along, and would go on over what another holder has changed.
-    if let Err(error) = hold.holding().check_valid() {
+    if let Err(error) = hold.holding().make_valid() {
         return Err(error.of(name));
     }
     let (outer, held) = (&hold.holding().hold, hold.holding().hold.lease.access());
@@ -70,7 +70,7 @@ pub(super) fn reenter(
         return Err(hold::waits_for_itself(name, held, wanted));
     }
     // No command: the count lives in this thread, and reentry must not fail because Redis
-    // is away.
+    // is away. But for a hold whose lease is over and may come back, about which Redis was asked above (rule 51).
     if hold.enter(access) {
         hold.holding().reentered(access);
         Ok(Reentry::Entered(ThreadHeld::new(hold, access)))
@@ -88,7 +88,7 @@ pub(super) fn is_own_way_free(
 ) -> Result<bool> {
     let Some(hold) = find(slot) else { return Ok(true) };
     // One that is lost is in nobody's way.
-    if hold.holding().check_valid().is_err() {
+    if hold.holding().check_valid().is_err() && !hold.holding().hold.is_live() {
         return Ok(true);
     }
     let fits = hold.holding().hold.lease.share().fits_beside(options.share);

@@ -38,6 +38,9 @@ macro_rules! view_methods {
             /// True says nothing about the moment after, so check right before a write, and send the
             /// [token](Self::fencing_token) along.
             ///
+            /// Once false it stays false, unless the lease is [recoverable](crate::Lease::recoverable_for): then it is
+            /// true again when Redis has confirmed the hold, and nobody else has had the lock.
+            ///
             /// ```
             #[doc = concat!("# fn demo(guard: &leasehold::", stringify!($view), ") {")]
             /// while guard.is_valid() {
@@ -66,7 +69,8 @@ macro_rules! view_methods {
                 self.holding().remaining(self.access())
             }
 
-            /// Why the lock was lost, or `None` if it was not: it is held, or was released. No I/O.
+            /// Why the lock was lost, or `None` if it was not: it is held, or was released, or its lease is over and
+            /// [may come back](crate::Lease::recoverable_for). No I/O.
             ///
             /// ```
             #[doc = concat!("# fn demo(guard: &leasehold::", stringify!($view), ") {")]

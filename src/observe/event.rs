@@ -228,6 +228,57 @@ pub struct Lost<'a> {
     pub loss: &'a Loss,
 }
 
+/// The lease of a hold is over, and Redis has not confirmed it. It is [recoverable](crate::Lease::recoverable_for): nobody
+/// else is known to have the lock, and the hold may come back.
+///
+/// The hold is not valid. It is [`ConfirmedAgain`] or [`Lost`] later, or is released.
+///
+/// ```
+/// # use leasehold::{Observer, observe::Unconfirmed};
+/// # struct Printer;
+/// impl Observer for Printer {
+///     fn unconfirmed(&self, event: &Unconfirmed<'_>) {
+///         println!("{}: not confirmed for {:?}", event.name.escape_ascii(), event.unheard);
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Unconfirmed<'a> {
+    /// The lock's name in Redis, the client's prefix included. It may be any bytes.
+    pub name: &'a [u8],
+    /// The [name](crate::Kind::name) of the kind of lock.
+    pub kind: &'static str,
+    /// The token of the hold.
+    pub token: FencingToken,
+    /// How long ago the last request was sent that Redis confirmed.
+    pub unheard: Duration,
+}
+
+/// A hold that was [`Unconfirmed`] is valid again, with its token: nobody else has had the lock.
+///
+/// ```
+/// # use leasehold::{Observer, observe::ConfirmedAgain};
+/// # struct Printer;
+/// impl Observer for Printer {
+///     fn confirmed_again(&self, event: &ConfirmedAgain<'_>) {
+///         println!("{}: confirmed after {:?}", event.name.escape_ascii(), event.unheard);
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ConfirmedAgain<'a> {
+    /// The lock's name in Redis, the client's prefix included. It may be any bytes.
+    pub name: &'a [u8],
+    /// The [name](crate::Kind::name) of the kind of lock.
+    pub kind: &'static str,
+    /// The token of the hold.
+    pub token: FencingToken,
+    /// For how long Redis had not confirmed it.
+    pub unheard: Duration,
+}
+
 /// Leases were renewed, by one request.
 ///
 /// ```

@@ -11,7 +11,8 @@ use crate::base::inspection::Holder;
 use crate::base::sync::{Arc, Mutex, OnceLock};
 use crate::base::text::clean;
 use crate::observe::{
-    Acquired, Exchange, How, Lost, NotAcquired, Observer, Reconnected, Released, Renewed, Waiting,
+    Acquired, ConfirmedAgain, Exchange, How, Lost, NotAcquired, Observer, Reconnected, Released,
+    Renewed, Unconfirmed, Waiting,
 };
 
 /// The class of all names, unless the user gives others; and the one of what comes after so many others.
@@ -35,6 +36,8 @@ const LOST: &str = "leasehold_lost_total";
 const EXCHANGE: &str = "leasehold_exchange_seconds";
 const RENEWAL: &str = "leasehold_renewal_seconds";
 const RENEWED: &str = "leasehold_renewed_total";
+const UNCONFIRMED: &str = "leasehold_unconfirmed_total";
+const CONFIRMED_AGAIN: &str = "leasehold_confirmed_again_total";
 const RECONNECTS: &str = "leasehold_reconnects_total";
 
 /// Records metrics of the locks of its client, with the recorder of the crate `metrics` that the process has installed.
@@ -252,6 +255,14 @@ impl Observer for MetricsObserver {
         ::metrics::counter!(LOST, labels).increment(1);
     }
 
+    fn unconfirmed(&self, _event: &Unconfirmed<'_>) {
+        ::metrics::counter!(UNCONFIRMED).increment(1);
+    }
+
+    fn confirmed_again(&self, _event: &ConfirmedAgain<'_>) {
+        ::metrics::counter!(CONFIRMED_AGAIN).increment(1);
+    }
+
     fn renewed(&self, event: &Renewed) {
         ::metrics::counter!(RENEWED).increment(event.count.into());
         ::metrics::histogram!(RENEWAL).record(event.took);
@@ -303,6 +314,8 @@ fn describe() {
     ::metrics::describe_gauge!(WAITING, "Calls for a lock that are under way");
     ::metrics::describe_gauge!(HELD, "Locks that threads hold");
     let counters = [
+        (UNCONFIRMED, "Holds whose lease was over before it was confirmed, and that may come back"),
+        (CONFIRMED_AGAIN, "Such holds that came back"),
         (ACQUIRED, "Calls that got their lock"),
         (BUSY, "Calls that did not get their lock because somebody else had it"),
         (ERRORS, "Calls for a lock, and releases, that failed"),

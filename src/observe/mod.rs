@@ -41,7 +41,7 @@
 //! | [`Waiting`], [`Acquired`], [`NotAcquired`], [`Released`] | the one whose call it is, before the call returns |
 //! | [`Lost`] | one of its own, like a callback for losses |
 //! | [`Exchange`] | that of the call, at the end of the call; if the client does it by itself, one of its own |
-//! | [`Renewed`], [`Reconnected`] | one of its own |
+//! | [`Renewed`], [`Unconfirmed`], [`ConfirmedAgain`], [`Reconnected`] | one of its own |
 //!
 //! `Acquired` comes before the end of the same hold. Otherwise events of different threads come in any order: of two
 //! holds one after the other, the later may be reported first.
@@ -71,7 +71,8 @@ pub use self::metrics::MetricsObserver;
 #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
 pub use self::tracing::TracingObserver;
 pub use event::{
-    Acquired, Exchange, How, Lost, NotAcquired, Reconnected, Released, Renewed, Waiting,
+    Acquired, ConfirmedAgain, Exchange, How, Lost, NotAcquired, Reconnected, Released, Renewed,
+    Unconfirmed, Waiting,
 };
 
 use crate::base::sync::Arc;
@@ -119,6 +120,12 @@ pub trait Observer: Send + Sync {
     /// A hold was lost before its release.
     fn lost(&self, _event: &Lost<'_>) {}
 
+    /// The lease of a hold is over, and the hold may come back.
+    fn unconfirmed(&self, _event: &Unconfirmed<'_>) {}
+
+    /// Such a hold is valid again.
+    fn confirmed_again(&self, _event: &ConfirmedAgain<'_>) {}
+
     /// Leases were renewed.
     fn renewed(&self, _event: &Renewed) {}
 
@@ -148,6 +155,14 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 
     fn lost(&self, event: &Lost<'_>) {
         (**self).lost(event);
+    }
+
+    fn unconfirmed(&self, event: &Unconfirmed<'_>) {
+        (**self).unconfirmed(event);
+    }
+
+    fn confirmed_again(&self, event: &ConfirmedAgain<'_>) {
+        (**self).confirmed_again(event);
     }
 
     fn renewed(&self, event: &Renewed) {

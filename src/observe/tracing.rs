@@ -11,7 +11,8 @@ use crate::base::share::Access;
 use crate::base::sync::{AtomicUsize, Mutex, Ordering};
 use crate::base::text::Span as ShownSpan;
 use crate::observe::{
-    Acquired, Exchange, Lost, NotAcquired, Observer, Reconnected, Released, Renewed, Waiting,
+    Acquired, ConfirmedAgain, Exchange, Lost, NotAcquired, Observer, Reconnected, Released,
+    Renewed, Unconfirmed, Waiting,
 };
 
 /// Tells of the locks of its client by spans and events of the crate `tracing`, all of the target `leasehold`.
@@ -169,6 +170,16 @@ impl Observer for TracingObserver {
             held = %held,
             "{loss}"
         );
+    }
+
+    fn unconfirmed(&self, event: &Unconfirmed<'_>) {
+        let (name, unheard) = (ShownName(event.name), ShownSpan(event.unheard));
+        warn!(target: "leasehold", %name, token = event.token.get(), %unheard, "not confirmed");
+    }
+
+    fn confirmed_again(&self, event: &ConfirmedAgain<'_>) {
+        let (name, unheard) = (ShownName(event.name), ShownSpan(event.unheard));
+        info!(target: "leasehold", %name, token = event.token.get(), %unheard, "confirmed again");
     }
 
     fn renewed(&self, event: &Renewed) {

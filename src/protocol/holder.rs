@@ -15,6 +15,8 @@ pub(crate) struct ReportedHolder {
     pub(crate) owner: Arc<[u8]>,
     /// How long its lease lasts; `None`: without an end.
     pub(crate) ttl: Option<Duration>,
+    /// For how long its lease has been over, if its key is in its tail.
+    pub(crate) overdue: Option<Duration>,
     /// What the fence has, if that was to be seen. It is this holder's only if this library gave it the lock.
     pub(crate) last_token: Option<u64>,
     /// The server's time then, in microseconds.
@@ -28,6 +30,13 @@ pub(super) fn ago(then: u64, now: u64) -> Option<Duration> {
 }
 
 impl ReportedHolder {
+    /// Takes the tail off the time that its key has to live (rule 46).
+    pub(super) fn take_off(&mut self, tail: Duration) {
+        let Some(ttl) = self.ttl else { return };
+        self.overdue = tail.checked_sub(ttl).filter(|span| !span.is_zero());
+        self.ttl = Some(ttl.saturating_sub(tail));
+    }
+
     /// Its description for people.
     pub(crate) fn identify(&self, kind: &dyn LockKind, identity: &Identity) -> Holder {
         let origin = kind.origin(&self.owner, identity);
@@ -40,6 +49,7 @@ impl ReportedHolder {
             since: token.and_then(|minted| ago(minted, self.micros)),
             token: token.map(FencingToken::new),
             ttl: self.ttl,
+            overdue: self.overdue,
             part: self.part.clone(),
         }
     }

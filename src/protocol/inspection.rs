@@ -50,10 +50,17 @@ impl Report {
             ttl: None,
             last_token: None,
             micros: 0,
+            overdue: None,
             part: HeldPart::Whole,
         };
         let holders = owners.into_iter().map(holder).collect();
         Report { holders, waiting: None, waiters: Vec::new(), permits: None, word: None, micros: 0 }
+    }
+
+    /// The same where the keys of some holders outlive their leases.
+    pub(super) fn with_tails(mut self, kind: &dyn LockKind) -> Report {
+        self.holders.iter_mut().for_each(|holder| holder.take_off(kind.tail(&holder.owner)));
+        self
     }
 
     /// The description for people.
@@ -98,7 +105,8 @@ fn read(parts: Parts, value: Value) -> Option<Report> {
         let part = part(&whole.split_off(whole.len().min(3)), parts)?;
         let [owner, ttl, token] = whole.try_into().ok()?;
         let (ttl, last_token) = (known(&ttl)?.map(Duration::from_millis), known(&token)?);
-        Some(ReportedHolder { owner: text(owner)?.into(), ttl, last_token, micros, part })
+        let owner = text(owner)?.into();
+        Some(ReportedHolder { owner, ttl, overdue: None, last_token, micros, part })
     };
     let waiter = |value| {
         let [owner, joined] = array(value)?;

@@ -24,7 +24,9 @@ impl LeaseRequest<'_> {
         // Not one parser for both. A release of some kinds returns an array; if a renewal accepted
         // that, a reply that is out of step by one would renew a lease in this process alone.
         match self.command {
-            LeaseCommand::Renew { .. } => renewed(reply, self.target.weighted().is_some()),
+            LeaseCommand::Renew { .. } | LeaseCommand::RenewOrYield { .. } => {
+                renewed(reply, self.target.weighted().is_some())
+            }
             LeaseCommand::Change { .. } => {
                 let (ownership, waiters) = match changed(reply)? {
                     ChangeReply::Gone => (Ownership::Gone, 0),
@@ -48,6 +50,9 @@ impl LeaseRequest<'_> {
     pub(crate) fn call(&self) -> Call {
         match self.command {
             LeaseCommand::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
+            LeaseCommand::RenewOrYield { ttl, tail } => {
+                self.target.renew_or_yield(self.owner, ttl, tail)
+            }
             LeaseCommand::Release { ttl, last_token } => {
                 self.target.release(self.owner, ttl, last_token)
             }
@@ -70,6 +75,8 @@ impl LeaseRequest<'_> {
 pub(crate) enum LeaseCommand {
     /// Make it last this long from now on, and write its hold count if the kind shows one.
     Renew { ttl: Duration, count: u32 },
+    /// The same for a lease with a tail, but leave it as it is if it is over and others wait.
+    RenewOrYield { ttl: Duration, tail: Duration },
     /// Release it, or leave the queue.
     Release { ttl: Duration, last_token: Option<u64> },
     /// Make it a lesser hold of a read-write lock.

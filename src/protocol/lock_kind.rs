@@ -29,15 +29,25 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     }
 
     /// The owner's value of one attempt, which asks for `share`. `hands_over` says that its holder hands
-    /// the lock to the queue. `window` is the lease that a hand-over gives it before its first renewal.
+    /// the lock to the queue. `window` is what a hand-over gives it before its first renewal.
     fn owner(
         &self,
         identity: &Identity,
         number: u64,
-        window: Duration,
+        window: Window,
         hands_over: bool,
         share: Share,
     ) -> Vec<u8>;
+
+    /// Why a hold of it cannot come back after its lease; `None` if it can.
+    fn refuses_tail(&self) -> Option<&'static str> {
+        Some("whose key has several holders, each with a lease of its own")
+    }
+
+    /// For how long the key of this owner outlives its lease.
+    fn tail(&self, _owner: &[u8]) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether several holds of one process may exist at the same time.
     fn overlaps(&self) -> bool {
@@ -116,6 +126,20 @@ pub(crate) trait LockKind: Send + Sync + fmt::Debug {
     }
 }
 
+/// What a hand-over gives an attempt before its first renewal: a lease, and a tail after it, for both of which the key
+/// lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) lease: Duration,
+    pub(crate) tail: Duration,
+}
+
+impl From<Duration> for Window {
+    fn from(lease: Duration) -> Window {
+        Window { lease, tail: Duration::ZERO }
+    }
+}
+
 /// The part of a lock that a holder has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
@@ -142,7 +166,7 @@ pub(crate) enum Parts {
 /// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder, last token or -1}`; `{2, now}` too late; `{4, last token, now}` token too low |
 /// | `acquire` of a weighted lock | those of the first line, and the limit that the user declares | as there, with the slots behind `waiters`; `{4, limit declared, limit in force, now}` for another limit than was declared, or too great a weight |
 /// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
-/// | `renew` | owner, lease, hold count or 0, fence's time to live | `{1, now}`; `{0, now}` gone; `{-1, now}` another's; `{1, now, n}` of a weighted lock: besides, n wait, or -1: that is not known |
+/// | `renew` | owner, lease, hold count or 0, fence's time to live, and the tail of a lease that yields in it | `{1, now}`; `{0, now}` gone; `{-1, now}` another's; `{1, now, n}` of a weighted lock: besides, n wait, or -1: that is not known |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, `force` or `any` | 1 evicted; 0 not its owner; `{2, now}` too late; the error `WRONGTYPE not a lock: …` |
 /// | `request` | none | how many clients received it |

@@ -74,6 +74,14 @@
 //! | 43 | Each script is told its kind, and never guesses it from the key. A key of another type, a lock of another kind, and a sorted set that no script of a lock can have left are left unchanged, and the script returns an error that says which it is. The latter has no marks of a lock, or a sum above zero and no holder, or a sum of zero and no time to live. |
 //! | 44 | Several locks are tried in one exchange and never queued for in one: what comes after the first refusal is given back, and the refused one is joined with those before it held, in the order of names. A claim joins none: it has what was granted, as many as it asked for. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |
+//! | 46 | The key of a lease with a tail lives for both. Its owner's value tells the tail; to a client that does not know tails the lock is held until the key ends. |
+//! | 47 | An owner whose key has less than its tail to live is nobody to the requests of other attempts: the first living waiter gets the lock, or the one that asks. Nothing ends a tail by itself but the end of the key. |
+//! | 48 | A reply that refuses the lock tells when the holder's lease ends, so that waiters ask then and not when its key does. |
+//! | 49 | The window in an owner's value has the tail in it. Each client that hands over, of whatever version, writes the key for so long, and the next owner takes its tail off what it is granted. |
+//! | 50 | In its tail an owner is the owner to its own requests. Its hold is valid again from the sending of a request that was confirmed, if no request for the lock of its attempt was left when its validity ended. A renewal by the worker yields to those who stand in the line, until they would count as dead; other calls of the holder do not. |
+//! | 51 | In its tail a lease is neither passed on nor lingers, and is not entered again before Redis has been asked. The limits of a hold end it. If another has taken the lock, that is the cause of the loss. |
+//! | 52 | Nothing but a confirmed request makes a hold valid that was not; a pause of the process is a silence like any other. |
+//! | 53 | Margins and the difference of clocks shorten the lease and never the tail. |
 //! | 54 | The client ends a hold before any server ends its lease, as long as the clocks of the servers differ by at most `max_clock_skew` and at most a tenth of the requested lease. |
 //! | 55 | A forced release deletes only a lock, never data: the script that deletes the key checks its form, unless the user has said that it is a lock. |
 //! | 56 | A script that the server refuses half-way, because the user may not run a command or use a key, takes back what it has written, so that it leaves no holder and no waiter that no client knows of. After such a refusal the engine removes the attempt, too. |
@@ -86,7 +94,9 @@
 //! servers that may have the lock differ by no more than rule 54 says. The next server reads the end of a lease, which
 //! is an absolute time, by its own clock: Redis replicates the end of a key as an absolute time, an atomic migration of
 //! a slot carries it as one, and the weighted locks store their holders' ends as such.
-//! Rules 46 to 53 are not used yet.
+//!
+//! Rules 46 to 53 are of the mutex and the election on one server or in a cluster, whose leases may have a tail. In a
+//! cluster a renewal has no key of the line, and yields to nobody.
 //!
 //! Rule 39: the threads that stand behind a reader's acquirer when it is granted come in with it, also if others wait by
 //! then. Its process has one place for all of them, and without that one thread would come in for each writer. It is one

@@ -107,8 +107,13 @@ pub(crate) struct OwnershipReply {
     pub(crate) waiters: Option<u32>,
 }
 
-/// Parses the reply to a request to take a lock. Returns the server's time in microseconds, too.
-pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, u64), Failure> {
+/// Parses the reply to a request to take a lock for `asked`. Returns the server's time in microseconds, too. The key of the
+/// attempt has its `tail` to live besides.
+pub(crate) fn acquired(
+    reply: &Reply,
+    asked: Duration,
+    tail: Duration,
+) -> Result<(AcquireReply, u64), Failure> {
     let odd = || unexpected(&reply.value);
     // The fast path of the script returns the token alone, which is the server's time then. It
     // grants what was asked for, so the rest is known here.
@@ -140,6 +145,8 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
         let holder = ReportedHolder {
             owner: owner.as_slice().into(),
             ttl,
+            // To other attempts it would be nobody.
+            overdue: None,
             last_token,
             micros,
             part: HeldPart::Whole,
@@ -157,7 +164,7 @@ pub(crate) fn acquired(reply: &Reply, asked: Duration) -> Result<(AcquireReply, 
                 token: time(token)?,
                 // -1 if somebody has removed the key's time to live. Redis keeps the lock for
                 // longer then, so what was asked for is safe.
-                ttl: span(ttl).unwrap_or(asked),
+                ttl: span(ttl).map_or(asked, |left| left.saturating_sub(tail)),
                 sent: reply.sent,
                 micros: time(now)?,
                 received: reply.received,
@@ -196,7 +203,7 @@ pub(crate) fn changed(reply: &Reply) -> Result<ChangeReply, Failure> {
     if let Value::Array(parts) = &reply.value
         && let [Value::Int(0), ..] = parts.as_slice()
     {
-        return match acquired(reply, Duration::ZERO)?.0 {
+        return match acquired(reply, Duration::ZERO, Duration::ZERO)?.0 {
             AcquireReply::Busy(busy) => Ok(ChangeReply::Waits(busy)),
             _ => Err(odd()),
         };
@@ -346,10 +353,32 @@ pub(crate) fn unexpected(value: &Value) -> Failure {
 mod tests {
     use super::*;
 
+    fn asked(reply: &Reply) -> Result<(AcquireReply, u64), Failure> {
+        acquired(reply, Duration::from_secs(9), Duration::ZERO)
+    }
+
     fn answer(numbers: &[i64]) -> Result<(AcquireReply, u64), Failure> {
         let value = Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect());
         let at = Moment::from_nanos(7);
-        acquired(&Reply { value, sent: at, received: at, clock: None }, Duration::from_secs(9))
+        asked(&Reply { value, sent: at, received: at, clock: None })
+    }
+
+    /// Rule 46: what the script tells is the key's.
+    #[test]
+    fn tail_is_no_part_of_what_is_granted() {
+        let at = Moment::from_nanos(7);
+        let granted = |value| {
+            let reply = Reply { value, sent: at, received: at, clock: None };
+            match acquired(&reply, Duration::from_secs(3), Duration::from_secs(27)).unwrap().0 {
+                AcquireReply::Granted(granted) => granted.ttl,
+                other => panic!("{other:?}"),
+            }
+        };
+        let told = |left| Value::Array([1, 5, left, 99, 0].map(Value::Int).into());
+        assert_eq!(granted(Value::Int(77)), Duration::from_secs(3));
+        assert_eq!(granted(told(29_000)), Duration::from_secs(2));
+        assert_eq!(granted(told(26_000)), Duration::ZERO);
+        assert_eq!(granted(told(-1)), Duration::from_secs(3));
     }
 
     #[test]
@@ -376,11 +405,12 @@ mod tests {
         let busy = |parts: &[i64], last: &[Value]| {
             let numbers = parts.iter().map(|&number| Value::Int(number));
             let value = Value::Array(numbers.chain(last.iter().cloned()).collect());
-            acquired(&Reply { value, sent: at, received: at, clock: None }, Duration::from_secs(9))
+            asked(&Reply { value, sent: at, received: at, clock: None })
         };
         let reported = ReportedHolder {
             owner: (*b"a").into(),
             ttl: None,
+            overdue: None,
             last_token: Some(7),
             micros: 99,
             part: HeldPart::Whole,
@@ -404,7 +434,7 @@ mod tests {
         }
         assert_eq!(answer(&[2, 99]).unwrap(), (AcquireReply::Late, 99));
         let fresh = Reply { value: Value::Int(77), sent: at, received: at, clock: None };
-        let (fresh, now) = acquired(&fresh, Duration::from_secs(9)).unwrap();
+        let (fresh, now) = asked(&fresh).unwrap();
         let ttl = Duration::from_secs(9);
         assert_eq!(
             fresh,

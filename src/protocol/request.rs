@@ -9,7 +9,10 @@ use crate::base::share::{Access, Share};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcquireRequest<'a> {
     pub(crate) owner: &'a [u8],
+    /// How long its lease lasts.
     pub(crate) ttl: Duration,
+    /// For how long its key outlives the lease (rule 46).
+    pub(crate) tail: Duration,
     pub(crate) share: Share,
     pub(crate) mode: AcquireMode,
     /// How long after this request the waiter counts as dead if no other follows (rule 8).

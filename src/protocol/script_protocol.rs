@@ -167,7 +167,7 @@ fn read_acquired(
     request: &AcquireRequest<'_>,
     deadline: Moment,
 ) -> Result<AcquireReply, Failure> {
-    let (acquired, micros) = acquired(reply, request.ttl)?;
+    let (acquired, micros) = acquired(reply, request.ttl, request.tail)?;
     // The shortest reply to a grant is a bare number, and so are the replies of many other
     // commands. If replies are out of step, one of those would be a grant that never was. A
     // true one is the server's time; what is not near that is an unknown outcome. The engine

@@ -99,8 +99,8 @@ impl Target {
         // In microseconds, while time to live goes in milliseconds: the script adds it to the
         // server's time.
         let dies_after = u64::try_from(request.dies_after.as_micros()).unwrap_or(u64::MAX);
-        let rest =
-            [Bytes(mode), Number(dies_after), Number(line_ttl(request.ttl, request.dies_after))];
+        let line = line_ttl(request.ttl + request.tail, request.dies_after);
+        let rest = [Bytes(mode), Number(dies_after), Number(line)];
         let limit = request.share.limit().map(Number);
         let rest = rest.into_iter().chain(limit);
         self.acquire_with(request, deadline_micros, rest)
@@ -124,8 +124,9 @@ impl Target {
         deadline_micros: u64,
         rest: impl IntoIterator<Item = Argument<'a>>,
     ) -> Call {
-        let (owner, ttl, keep) = (request.owner, millis(request.ttl), fence(request.ttl));
-        let first = [Bytes(owner), Number(ttl), Number(deadline_micros), Number(keep)];
+        let (owner, ttl) = (request.owner, request.ttl + request.tail);
+        let keep = fence(ttl);
+        let first = [Bytes(owner), Number(millis(ttl)), Number(deadline_micros), Number(keep)];
         self.kind.scripts().acquire.call(&self.keys, first.into_iter().chain(rest))
     }
 
@@ -145,7 +146,7 @@ impl Target {
         self.kind.scripts().release.call(&self.keys, arguments)
     }
 
-    /// Lengthens the lease of this owner to `ttl` from now, and never shortens it (rule 14).
+    /// Lengthens the life of this owner's key to `ttl` from now, and never shortens it (rule 14).
     /// `count` is the hold count, which some kinds show in Redis.
     pub(crate) fn renew(&self, owner: &[u8], ttl: Duration, count: u32) -> Call {
         // 0 tells the script that there is no hash to write the count into. With a count,
@@ -159,6 +160,19 @@ impl Target {
         self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
     }
 
+    /// The same for a lease with a tail, which yields in it to those who stand in the queue (rule 50).
+    pub(crate) fn renew_or_yield(&self, owner: &[u8], ttl: Duration, tail: Duration) -> Call {
+        // In a cluster the key of the queue may be missing, as above.
+        if tail.is_zero() || self.is_in_cluster {
+            return self.renew(owner, ttl, 1);
+        }
+        // The queue stands behind the keys that exist for as long as the lock is held.
+        let keys = self.keys.get(..=self.kind.lease_keys()).unwrap_or(&self.keys);
+        let numbers = [millis(ttl), 0, fence(ttl), millis(tail)].map(Number);
+        let arguments = [Bytes(owner)].into_iter().chain(numbers);
+        self.kind.scripts().renew.call(keys, arguments)
+    }
+
     /// Makes a write that `WAIT` can wait for, if this owner has the lock.
     pub(crate) fn touch(&self, owner: &[u8]) -> Call {
         self.kind.scripts().touch.call(self.lease_keys(), [Bytes(owner)])
@@ -168,7 +182,9 @@ impl Target {
     pub(crate) fn report(&self, view: View, value: Value) -> Result<Report, Failure> {
         match view {
             View::Owners => self.kind.owners(value).map(Report::of_owners),
-            View::Holders | View::Waiters | View::Found => report(self.kind.parts(), value),
+            View::Holders | View::Waiters | View::Found => {
+                report(self.kind.parts(), value).map(|report| report.with_tails(self.kind))
+            }
         }
     }
 

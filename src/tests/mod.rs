@@ -5,6 +5,7 @@
 //! | `model` | the engine against a reference model of locks, in random sequences of calls and faults |
 //! | `double` | what the documentation of the server in memory says |
 //! | `renewal` | renewals without replies |
+//! | `tail` | leases that others may take, and whose holders may come back |
 //! | `task_queue` | what the worker has to do while leases come and go |
 //! | `owned` | holds that belong to no thread |
 //! | `reentry` | holds that their thread may not take again |
@@ -49,4 +50,5 @@ mod semaphore;
 mod shared_channel;
 mod shutdown;
 mod skew;
+mod tail;
 mod task_queue;

@@ -43,10 +43,14 @@ fn json_of_every_type_is_as_documented() {
     ] {
         pinned(&cause, text);
     }
-    pinned(&Lease::default(), r#"{"ttl":"30s","renewed":true,"at_most":null}"#);
+    let text = r#"{"ttl":"30s","renewed":true,"at_most":null,"recoverable_for":null}"#;
+    pinned(&Lease::default(), text);
     let lease = Lease::fixed(ms(1_500)).at_most(Duration::from_secs(3_600));
-    pinned(&lease, r#"{"ttl":"1500ms","renewed":false,"at_most":"3600s"}"#);
-    let text = r#"{"owner":"1q:c:1:9:7:web-3:billing","origin":{"host":"web-3","pid":7,"label":"billing"},"token":12,"since":"1001us","ttl":"29s","slots":[],"access":"write"}"#;
+    let text = r#"{"ttl":"1500ms","renewed":false,"at_most":"3600s","recoverable_for":null}"#;
+    pinned(&lease, text);
+    let lease = Lease::renewed(ms(3_000)).recoverable_for(Duration::from_secs(27));
+    pinned(&lease, r#"{"ttl":"3s","renewed":true,"at_most":null,"recoverable_for":"27s"}"#);
+    let text = r#"{"owner":"1q:c:1:9:7:web-3:billing","origin":{"host":"web-3","pid":7,"label":"billing"},"token":12,"since":"1001us","ttl":"29s","overdue":null,"slots":[],"access":"write"}"#;
     pinned(&from_str::<Holder>(text).unwrap(), text);
     let text = r#"{"name":"orders:42","token":12,"cause":"deleted","renewed":true}"#;
     pinned(&from_str::<Loss>(text).unwrap(), text);

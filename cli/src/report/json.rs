@@ -54,6 +54,7 @@ pub(crate) fn holder(holder: &Holder) -> Value {
         "token": holder.token().map(|token| token.get()),
         "held_ms": holder.since().map(millis),
         "ttl_ms": holder.ttl().map(millis),
+        "overdue_ms": holder.overdue().map(millis),
         "access": holder.access().map(|access| access.to_string()),
         "slots": holder.slots(),
     })

@@ -21,6 +21,8 @@ pub(crate) struct Row {
     /// Whether anybody holds it: only then a missing `ttl` means that it has no end.
     pub(crate) is_held: bool,
     pub(crate) ttl: Option<Duration>,
+    /// Whether its lease is over, and the lock is free to whoever asks.
+    pub(crate) is_overdue: bool,
     pub(crate) token: Option<u64>,
     pub(crate) waiting: Option<usize>,
     pub(crate) longest: Option<Duration>,
@@ -52,6 +54,7 @@ fn row(lock: &ListedLock) -> Row {
         held: seen.holders().iter().filter_map(Holder::since).max(),
         is_held: first.is_some(),
         ttl: first.and_then(Holder::ttl),
+        is_overdue: first.is_some_and(|first| first.overdue().is_some()),
         token: first.and_then(Holder::token).map(|token| token.get()),
         waiting: seen.waiting().or_else(|| Some(seen.waiters().len()).filter(|&it| it > 0)),
         longest: seen.waiters().iter().filter_map(|waiter| waiter.since()).max(),

@@ -56,6 +56,7 @@ pub(crate) fn held(row: &Row) -> String {
 
 pub(crate) fn ttl(row: &Row) -> String {
     match row.ttl {
+        Some(_) if row.is_overdue => "over".to_owned(),
         Some(ttl) => short(ttl),
         None if row.is_held => "never".to_owned(),
         None => "-".to_owned(),
@@ -97,6 +98,8 @@ mod tests {
             waiting: Some(0),
             ..Row::default()
         };
+        let silent = Row { is_overdue: true, ttl: Some(Duration::ZERO), ..ours.clone() };
+        assert_eq!(ttl(&silent), "over");
         let foreign = Row {
             name: "é".into(),
             kind: "plain",

@@ -85,6 +85,7 @@ fn json_of_a_lock_has_all_fields() {
                 "token": guard.fencing_token().get(),
                 "held_ms": 0,
                 "ttl_ms": 0,
+                "overdue_ms": null,
                 "access": null,
                 "slots": [],
             }],

@@ -158,6 +158,7 @@ impl Registry {
             origin: origin(),
             token: Some(grant.token),
             since: Some(now.since(grant.since)),
+            overdue: None,
             ttl: (grant.valid_until != Moment::FAR).then(|| grant.valid_until.since(now)),
             part: HeldPart::Whole,
         };

@@ -10,6 +10,7 @@ use crate::engine::holding::Holding;
 use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::{Attempt, Slot};
 use crate::engine::worker::Removal;
+use crate::protocol::lock_kind::Window;
 use crate::protocol::request::ReleaseRequest;
 
 /// The most that leaving the queue may take.
@@ -24,7 +25,8 @@ impl Attempt {
         let hands_over = options.wait_kind() == WaitKind::Queue;
         // A claim is never longer than the lease that was asked for, or a holder that dies keeps others
         // out for longer than its lease says (rule 7).
-        let window = options.lease.ttl().min(context.claim_window(options));
+        let lease = options.lease.ttl().min(context.claim_window(options));
+        let window = Window { lease, tail: options.lease.tail() };
         let identity = context.protocol.identity();
         let owner = slot.target().kind().owner(identity, number, window, hands_over, options.share);
         let value = OwnerValue::new(Arc::clone(slot.target()), owner, *options);
@@ -49,7 +51,7 @@ impl AcquireLoop<'_> {
 
     /// Leaves the queue by one bounded request. Returns whether that had a reply.
     pub(super) fn leave(&self, attempt: &Attempt, now: Moment) -> bool {
-        let ttl = attempt.value.options.lease.ttl();
+        let ttl = attempt.value.key_ttl();
         // This runs on the caller's thread, whose time is usually over: so it is short, and the worker goes on.
         let last = self.last_deadline.max(now.after(MIN_LEAVE_TIMEOUT));
         let deadline = now.after(LEAVE_TIMEOUT.min(self.context.bounds.exchange)).min(last);

@@ -99,6 +99,8 @@ impl AcquireLoop<'_> {
         let permits = message.grant.permits.clone();
 
         let lease = self.options.lease;
+        // The key lives for so long. Of that the tail is no part of the lease (rule 49).
+        let window = window.saturating_sub(lease.tail());
         // No renewal will make a fixed lease whole, so a claim is not enough (rule 9). The request that
         // follows asks for the whole lease, under the same value.
         let whole = self.options.is_renewed() || window >= lease.ttl();

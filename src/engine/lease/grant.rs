@@ -33,7 +33,12 @@ pub(crate) fn validity(sent: Moment, ttl: Duration, options: &LockOptions) -> Mo
     // can only end the lease later. The allowance covers a server's clock that runs faster than this one.
     // Another server, to which the lock comes by a fail-over or with its slot, ends the lease at the same
     // time of its own clock, which may be ahead (rule 54).
-    sent.after(ttl).before(drift_allowance(ttl) + options.clock_skew(ttl))
+    sent.after(ttl).before(margin(ttl, options))
+}
+
+/// By how much the validity is less than the lease. A tail is not made shorter (rule 53).
+pub(super) fn margin(ttl: Duration, options: &LockOptions) -> Duration {
+    drift_allowance(ttl) + options.clock_skew(ttl)
 }
 
 impl Grant {

@@ -4,7 +4,8 @@
 //!
 //! | purpose | due | while it lingers |
 //! | --- | --- | --- |
-//! | `EndValidity` | at the end of the lease | the same |
+//! | `EndValidity` | at the end of the lease, or of its tail | at the end of the lease |
+//! | `NoteSilence` | at the end of a lease that has a tail | never |
 //! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over |
 //! | `Renew` | after a third of the lease, of a claim after 200 ms | two thirds of a heartbeat after it was last confirmed, if a thread has taken it again since the last look; then also after a third of the lease |
 //! | `Ask` | at once, if the last change of a read-write lock had no reply, an eviction was reported, or the server's clock was set | never |
@@ -40,6 +41,7 @@ const TURNS_PER_LINGER: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     EndValidity,
+    NoteSilence,
     EndUsage,
     Renew,
     Ask,
@@ -116,15 +118,17 @@ impl Lease {
     }
 
     /// When the worker has to come for each purpose; [`Moment::FAR`] if it need not.
-    fn timers(&self) -> [(Purpose, Moment); 5] {
+    fn timers(&self) -> [(Purpose, Moment); 6] {
         let usage = self.usage.get();
         // A lease that lingers is only ended.
         let held = |moment| if matches!(usage, Usage::Held { .. }) { moment } else { Moment::FAR };
         // These are due at once, and so are past.
         let asks = self.open_change().is_some() || self.is_doubted();
         let ask_at = if asks { Moment::from_nanos(1) } else { Moment::FAR };
+        let has_tail = !self.value.options.lease.tail().is_zero();
         [
-            (Purpose::EndValidity, self.valid_until()),
+            (Purpose::EndValidity, self.lost_at()),
+            (Purpose::NoteSilence, if has_tail { self.valid_until() } else { Moment::FAR }),
             (Purpose::EndUsage, usage.until()),
             (Purpose::Renew, held(self.renew_at())),
             (Purpose::Ask, held(ask_at)),

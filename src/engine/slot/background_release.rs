@@ -28,7 +28,7 @@ impl Slot {
     pub(crate) fn release_request<'a>(&self, lease: &'a Lease) -> ReleaseRequest<'a> {
         ReleaseRequest {
             owner: &lease.value.bytes,
-            ttl: lease.ttl(),
+            ttl: lease.value.key_ttl(),
             // The last token goes along: holds to which the lease was passed on used tokens that Redis has
             // not seen, and the next owner must get a higher one (rule 19).
             last_token: lease.unstored_token(),
@@ -58,6 +58,7 @@ impl Slot {
     /// - beyond the end that the holder knew, after a renewal or an extension that had no reply, or a
     ///   late one;
     /// - until the end of the lease, if `max_hold` ended the hold;
+    /// - in the tail of the lease, which nobody may have asked for;
     /// - on a minority of several servers.
     pub(crate) fn release_remainder(&self, hold: &Hold) {
         let Some(loss) = hold.loss() else { return };
@@ -67,8 +68,9 @@ impl Slot {
             return;
         }
         let mut end = lease.perhaps_until();
-        if loss.cause() == LossCause::MaxHold {
-            end = end.max(lease.leased_until());
+        let tail = lease.value.options.lease.tail();
+        if loss.cause() == LossCause::MaxHold || !tail.is_zero() {
+            end = end.max(lease.leased_until().after(tail));
         }
         // A renewal that is under way may lengthen the lease after this look at its end. The worker sends
         // the release in a later turn, after it has read that reply.

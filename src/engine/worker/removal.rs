@@ -25,14 +25,15 @@ pub(crate) struct Removal {
 impl Removal {
     /// That of an attempt, which may have the lock or stand in the queue.
     pub(crate) fn of_attempt(value: &Arc<OwnerValue>, now: Moment) -> Removal {
-        Removal::new(value, value.options.lease.ttl(), now)
+        Removal::new(value, value.key_ttl(), now)
     }
 
     /// That of a lease.
     pub(crate) fn of_lease(lease: &Lease, now: Moment) -> Removal {
         let value = &lease.value;
-        let end = lease.leased_until().max(lease.perhaps_until());
-        let ttl = lease.ttl();
+        let tail = value.options.lease.tail();
+        let end = lease.leased_until().after(tail).max(lease.perhaps_until());
+        let ttl = value.key_ttl();
         let skew = value.options.clock_skew(end.since(now));
         // The lease may have been extended beyond its usual length, and it ends in Redis later than here: by the
         // allowances, by the drift in the time since, and by the difference of the clocks if it is on another

@@ -14,7 +14,7 @@ use crate::base::loss::Loss;
 use crate::base::sync::Arc;
 use crate::base::text::Span;
 use crate::base::time::Moment;
-use crate::engine::lease::Lease;
+use crate::engine::lease::{Lease, Silence};
 use crate::protocol::target::Target;
 use crate::wire::failure::Failure;
 
@@ -29,6 +29,8 @@ pub(crate) struct Report {
     renewed: Vec<(Arc<Target>, u32)>,
     /// The losses, each with the number of renewals that failed before.
     lost: Vec<(Loss, u32)>,
+    /// Leases that are over and may come back, and those that have.
+    silences: Vec<(Arc<Target>, Silence)>,
 }
 
 /// A renewal that failed.
@@ -64,6 +66,11 @@ impl Report {
         }
     }
 
+    /// A lease has become silent, or has come back.
+    pub(super) fn silence(&mut self, lease: &Lease, silence: Silence) {
+        self.silences.push((Arc::clone(&lease.value.target), silence));
+    }
+
     /// A hold was lost after so many failures of renewals.
     pub(crate) fn lost(&mut self, loss: Loss, failures: u32) {
         self.lost.push((loss, failures));
@@ -71,7 +78,25 @@ impl Report {
 
     /// Writes it, the warnings first.
     pub(crate) fn log(self, now: Moment) {
-        let Report { failed, over, renewed, lost } = self;
+        let Report { failed, over, renewed, lost, silences } = self;
+        // Few locks have a tail, and what it costs when it is needed is that its holder must know.
+        for (target, silence) in &silences {
+            match silence {
+                Silence::Begun(unheard) => log!(
+                    warn,
+                    "lock {:?}: not confirmed for {}, so its lease is over; it may come back as long as nobody else \
+                     takes it",
+                    target.name(),
+                    Span(*unheard)
+                ),
+                Silence::Over(unheard) => log!(
+                    info,
+                    "lock {:?}: confirmed again after {}; nobody else has had it",
+                    target.name(),
+                    Span(*unheard)
+                ),
+            }
+        }
         let (new, known): (Vec<_>, Vec<_>) = failed.into_iter().partition(|(it, _)| it.is_first);
         if let Some((first, again)) = new.first() {
             let again = new.iter().map(|(_, again)| *again).min().unwrap_or(*again);

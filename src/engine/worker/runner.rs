@@ -9,7 +9,7 @@ use crate::base::sync::{self, Arc, Ordering, Weak};
 use crate::base::thread::{Role, Threads};
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::{Callbacks, Notification};
-use crate::engine::lease::Lease;
+use crate::engine::lease::{Lease, Silence};
 use crate::engine::ownership::taken_by_wrong_type;
 use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{ScheduledTask, TimedTask, Watched, WatchedSlot};
@@ -17,7 +17,8 @@ use crate::engine::worker::task_queue::TaskQueue;
 use crate::engine::worker::worker_request::{
     LONGEST_RETRY, LeaseNeed, Next, SHORTEST_RETRY, WorkerRequest,
 };
-use crate::observe::{Exchange, Renewed};
+use crate::observe::observers::Observers;
+use crate::observe::{ConfirmedAgain, Exchange, Renewed, Unconfirmed};
 use crate::protocol::Protocol;
 use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::reply::{Ownership, OwnershipReply};
@@ -191,6 +192,8 @@ impl Runner {
                     let watched = Watched { lease, slot: Weak::clone(slot) };
                     // Each by itself, so that a panic keeps no other lease from being renewed.
                     let looked = catch_panic(PART, || {
+                        let observers = &self.callbacks.observers;
+                        tell_silence(&watched.lease, now, observers, &mut self.report);
                         if watched.lease.has_ended_by(now) && !end_over(&watched, &mut self.report)
                         {
                             ended.push(watched.clone());
@@ -239,7 +242,11 @@ impl Runner {
                         .unwrap_or(repeated);
                 match next {
                     Next::Nothing => {}
-                    Next::Look(watched, due) => self.look_after(&watched, now, due),
+                    Next::Look(watched, due) => {
+                        let observers = &self.callbacks.observers;
+                        tell_silence(&watched.lease, now, observers, &mut self.report);
+                        self.look_after(&watched, now, due);
+                    }
                     Next::End(watched) => ended.push(watched),
                     Next::Released(task) => self.task_queue.release_done(&task),
                     Next::Again(task) => self.put([task]),
@@ -473,6 +480,24 @@ fn end_over(Watched { lease, slot }: &Watched, report: &mut Report) -> bool {
     true
 }
 
+/// Tells of a lease that has become silent, or has come back.
+fn tell_silence(lease: &Lease, now: Moment, observers: &Observers, report: &mut Report) {
+    let Some(silence) = lease.next_silence(now) else { return };
+    report.silence(lease, silence);
+    let (target, token) = (Arc::clone(&lease.value.target), lease.token());
+    observers.tell_aside(move |observer| {
+        let (name, kind) = (target.name().as_bytes(), target.kind().name());
+        match silence {
+            Silence::Begun(unheard) => {
+                observer.unconfirmed(&Unconfirmed { name, kind, token, unheard });
+            }
+            Silence::Over(unheard) => {
+                observer.confirmed_again(&ConfirmedAgain { name, kind, token, unheard });
+            }
+        }
+    });
+}
+
 /// The request that a lease needs.
 fn request(watched: &Watched, now: Moment, was_retaken: bool) -> Option<WorkerRequest> {
     let lease = &watched.lease;
@@ -485,7 +510,7 @@ fn request(watched: &Watched, now: Moment, was_retaken: bool) -> Option<WorkerRe
 }
 
 fn need(lease: &Lease, now: Moment, was_retaken: bool) -> Option<LeaseNeed> {
-    if lease.valid_until() <= now {
+    if lease.lost_at() <= now {
         return None;
     }
     if lease.needs_renewal(now, was_retaken) {

@@ -60,14 +60,20 @@ impl WorkerRequest {
         match self {
             WorkerRequest::Lease { need, watched, .. } => {
                 let lease = &*watched.lease;
-                let (ttl, count) = (lease.ttl(), || lease.count.show());
+                let (ttl, count) = (lease.value.key_ttl(), || lease.count.show());
                 let command = match *need {
-                    LeaseNeed::Renew => LeaseCommand::Renew { ttl, count: count() },
+                    LeaseNeed::Renew => match lease.yields_for() {
+                        Duration::ZERO => LeaseCommand::Renew { ttl, count: count() },
+                        tail => LeaseCommand::RenewOrYield { ttl, tail },
+                    },
                     LeaseNeed::Show => {
                         // One in doubt may end earlier there than its holder believes, as after a step of the server's
                         // clock. It is made as long as that, and no longer.
                         let left = lease.valid_until().since(lease.now());
-                        let ttl = if lease.is_doubted() { left } else { Duration::ZERO };
+                        let ttl = match lease.is_doubted() {
+                            true => lease.value.options.lease.key_ttl(left),
+                            false => Duration::ZERO,
+                        };
                         LeaseCommand::Renew { ttl: ttl.max(MIN_RENEWAL), count: count() }
                     }
                     LeaseNeed::Change(Change { number, access, .. }) => {
@@ -174,14 +180,17 @@ fn failed(
     // No later than the end, at which it is found lost.
     let left = time_left(lease, now);
     let least = if failure.is_refusal() { REFUSED_RETRY.min(left / 10) } else { Duration::ZERO };
-    let retry = retry_at(left, now).max(now.after(least)).min(lease.valid_until());
+    let retry = retry_at(left, now).max(now.after(least)).min(lease.lost_at());
     let is_live = !lease.is_over();
     match need {
         LeaseNeed::Renew => {
             // Redis may have renewed it all the same. Should the lease be lost, its release must reach
             // that far.
             if may_remain(protocol, &lease.value.bytes, &failure) {
-                lease.may_last_until(now.after(lease.ttl()));
+                lease.may_last_until(now.after(lease.value.key_ttl()));
+            }
+            if failure.is_refusal() {
+                lease.yielded(now);
             }
             let failures = lease.renewal_failed(failure.clone());
             report.failed(lease, failure, failures, is_live.then_some(retry));
@@ -196,9 +205,12 @@ fn failed(
 }
 
 /// How much time a renewal has: the rest of the validity, which after a hand-over is much shorter than
-/// the lease (rules 7, 9).
+/// the lease (rules 7, 9). One that may come back has a whole lease, and no more than the rest of its tail.
 fn time_left(lease: &Lease, now: Moment) -> Duration {
-    lease.valid_until().since(now)
+    match lease.is_silent(now) {
+        true => lease.lost_at().since(now).min(lease.ttl()),
+        false => lease.valid_until().since(now),
+    }
 }
 
 /// When to repeat a request that has this much time left. Requests that failed together are repeated

@@ -28,7 +28,9 @@ impl Leader {
     /// The leader that an inspection found.
     pub(super) fn of(inspection: Inspection) -> Option<Leader> {
         let Inspection { holders, word, .. } = inspection;
-        holders.into_iter().next().map(|holder| Leader { holder, word })
+        // One whose lease is over does not lead, although it may come back in the same term.
+        let leads = |holder: &Holder| holder.overdue.is_none();
+        holders.into_iter().next().filter(leads).map(|holder| Leader { holder, word })
     }
 
     /// Whether it is the same term, in which the leader says the same.

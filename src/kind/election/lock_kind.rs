@@ -14,7 +14,7 @@ use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
 use crate::kind::owner_value;
-use crate::protocol::lock_kind::{LockKind, Parts, Scripts};
+use crate::protocol::lock_kind::{LockKind, Parts, Scripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -112,12 +112,20 @@ impl LockKind for ElectionKind {
         &self,
         identity: &Identity,
         number: u64,
-        window: Duration,
+        window: Window,
         _hands_over: bool,
         _share: Share,
     ) -> Vec<u8> {
         // Each leader hands over, also one that polled: the script that ends its term grants those in the line.
         owner_value::write(identity, number, window, true, Share::Lead)
+    }
+
+    fn refuses_tail(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn tail(&self, owner: &[u8]) -> Duration {
+        owner_value::tail(owner, true)
     }
 
     fn usual_wait(&self) -> Wait {

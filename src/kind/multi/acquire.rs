@@ -71,7 +71,7 @@ pub(crate) fn acquire_all(
     let held = acquired.iter().chain(guards.iter().flatten());
     let lost = held
         .map(PartGuard::holding)
-        .find_map(|holding| holding.check_valid().err().map(|error| error.of(holding.name())));
+        .find_map(|holding| holding.make_valid().err().map(|error| error.of(holding.name())));
     if let Some(error) = lost {
         return Err(rolled_back(error, give_back(acquired)));
     }

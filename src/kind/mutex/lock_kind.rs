@@ -10,7 +10,7 @@ use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
 use crate::kind::owner_value;
-use crate::protocol::lock_kind::{LockKind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -69,11 +69,19 @@ impl LockKind for MutexKind {
         &self,
         identity: &Identity,
         number: u64,
-        window: Duration,
+        window: Window,
         hands_over: bool,
         share: Share,
     ) -> Vec<u8> {
         owner_value::write(identity, number, window, hands_over, share)
+    }
+
+    fn refuses_tail(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn tail(&self, owner: &[u8]) -> Duration {
+        owner_value::tail(owner, false)
     }
 
     fn usual_wait(&self) -> Wait {

@@ -7,6 +7,14 @@ local function granted(left, token)
   return {1, tonumber(token) or tonumber(mint(digits, keep)), left, now, waiters}
 end
 
+-- For how long the key of an owner outlives its lease, in ms (rule 46). 50 is the digit 2, which few owners have.
+local function tail_of(holder)
+  if string.byte(holder) ~= 50 then
+    return 0
+  end
+  return tonumber(string.match(holder, '^2[q-]:%x+:%x+:%d+:e?:?(%d+):')) or 0
+end
+
 local is_new, wrote = false, mode ~= 'beat' and not owner -- whether this request has joined, and has written the lock
 
 local function take_or_wait()
@@ -17,10 +25,22 @@ local function take_or_wait()
     return granted(tonumber(ARGV[2]), above(last, digits, keep))
   end
 
+  local tail = owner and owner ~= me and tail_of(owner) or 0
+  if tail > 0 then
+    local left = redis.call('PTTL', KEYS[1])
+    if left >= 0 and left < tail then
+      owner = nil -- its lease is over, so to others it is nobody (rule 47)
+    end
+  end
+
   if mode ~= 'beat' and not owner then
     owner = hand_over(digits, keep, me)
     if not owner or owner == me then
-      return granted(tonumber(ARGV[2])) -- acquire.lua has written it
+      if not wrote then -- else acquire.lua has written it
+        wrote = true
+        redis.call('SET', KEYS[1], me, 'PX', ARGV[2])
+      end
+      return granted(tonumber(ARGV[2]))
     end
   end
 
@@ -91,7 +111,11 @@ local function take_or_wait()
     end
   end
   local last = tonumber(redis.pcall('GET', KEYS[2])) or -1
-  return {0, redis.call('PTTL', KEYS[1]), now, ahead, channel and 1 or 0, string.sub(owner or '', 1, 512), last}
+  local left = redis.call('PTTL', KEYS[1])
+  if left >= 0 and owner then
+    left = math.max(left - tail_of(owner), 0) -- to the end of its lease (rule 48)
+  end
+  return {0, left, now, ahead, channel and 1 or 0, string.sub(owner or '', 1, 512), last}
 end
 
 local is_done, answer = pcall(take_or_wait)

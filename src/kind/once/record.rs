@@ -95,6 +95,7 @@ impl Mark {
     /// Who made the run.
     pub(super) fn holder(&self, handle: &Handle, now: i64) -> Holder {
         handle.identify(&ReportedHolder {
+            overdue: None,
             owner: self.by.as_slice().into(),
             ttl: None,
             last_token: Some(self.token),

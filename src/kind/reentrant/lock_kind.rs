@@ -9,8 +9,6 @@
 //! returns the number of receivers. The engine uses it for one purpose: to leave the lock to each of them
 //! before the process that releases asks again (`engine::slot::fairness`). Safety does not depend on it.
 
-use std::time::Duration;
-
 use uuid::{Uuid, Version};
 
 use crate::base::id::Identity;
@@ -18,7 +16,7 @@ use crate::base::inspection::Origin;
 use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::share::Share;
-use crate::protocol::lock_kind::{LockKind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -70,7 +68,7 @@ impl LockKind for ReentrantKind {
         &self,
         identity: &Identity,
         number: u64,
-        _window: Duration,
+        _window: Window,
         _hands_over: bool,
         _share: Share,
     ) -> Vec<u8> {
@@ -81,6 +79,10 @@ impl LockKind for ReentrantKind {
 
     fn shows_count(&self) -> bool {
         true
+    }
+
+    fn refuses_tail(&self) -> Option<&'static str> {
+        Some("whose keys are Redisson's and have no place for it")
     }
 
     fn channel(&self, name: &Name) -> Option<Vec<u8>> {
@@ -142,6 +144,8 @@ fn redissons(what: &str, name: &Name) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn channel_of(name: &str) -> String {
@@ -159,7 +163,7 @@ mod tests {
         let owner = String::from_utf8(ReentrantKind.owner(
             &Identity::new(""),
             12,
-            Duration::ZERO,
+            Duration::ZERO.into(),
             false,
             Share::Whole,
         ))
@@ -173,7 +177,7 @@ mod tests {
         let (here, there) = (Identity::new("here"), Identity::new("there"));
         let origin = |owner: &[u8]| ReentrantKind.origin(owner, &here);
         let owner =
-            |of: &Identity| ReentrantKind.owner(of, 12, Duration::ZERO, false, Share::Whole);
+            |of: &Identity| ReentrantKind.owner(of, 12, Duration::ZERO.into(), false, Share::Whole);
         assert_eq!(origin(&owner(&here)).as_ref(), Some(here.origin()));
         assert_eq!(origin(&owner(&there)), Some(Origin::default()));
         for foreign in [

@@ -3,8 +3,6 @@
 //! Redis has one sorted set for each lock; state.lua describes its members. The same scripts serve both kinds, and each
 //! script is told its kind.
 
-use std::time::Duration;
-
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::kind::Kind;
@@ -13,7 +11,7 @@ use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
 use crate::kind::owner_value;
-use crate::protocol::lock_kind::{LockKind, Parts, Scripts, WeightedScripts};
+use crate::protocol::lock_kind::{LockKind, Parts, Scripts, WeightedScripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
@@ -161,7 +159,7 @@ impl LockKind for WeightedKind {
         &self,
         identity: &Identity,
         number: u64,
-        window: Duration,
+        window: Window,
         _hands_over: bool,
         share: Share,
     ) -> Vec<u8> {

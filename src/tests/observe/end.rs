@@ -1,7 +1,7 @@
 //! Ends of holds in odd places.
 
-use super::{Recorder, SECOND, SOON, aside};
-use crate::base::option::LockOptions;
+use super::{Event, Recorder, SECOND, SOON, aside};
+use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::{Arc, Mutex};
 use crate::client::LockClient;
 use crate::kind::OwnedLease;
@@ -81,4 +81,24 @@ fn part_after_one_that_came_too_late_is_given_back_as_itself() {
     assert!(
         server.keys().iter().all(|key| !["a", "b", "c"].map(str::as_bytes).contains(&&key[..]))
     );
+}
+
+/// Its lease is over, and nobody else has taken the lock meanwhile.
+#[test]
+fn observers_are_told_of_a_hold_that_comes_back() {
+    let (server, recorder) = (Server::standing_still(), Recorder::default());
+    let client = recorder.client(&server);
+    let lease = Lease::renewed(SECOND * 3).recoverable_for(SECOND * 27);
+    let guard = client.mutex_with("a", LockOptions::new().lease(lease)).unwrap().lock().unwrap();
+    let link = server.link(&client);
+    let is_told = |event: Event| recorder.all().contains(&event);
+    link.cut();
+    server.advance(SECOND * 5);
+    until(|| is_told(Event::Unconfirmed(guard.fencing_token())));
+    assert!(!is_told(Event::ConfirmedAgain(guard.fencing_token())));
+    link.restore();
+    server.advance(SECOND);
+    until(|| is_told(Event::ConfirmedAgain(guard.fencing_token())));
+    guard.release().unwrap();
+    recorder.settle();
 }

@@ -10,7 +10,8 @@ use crate::base::sync::{Arc, Mutex};
 use crate::base::token::FencingToken;
 use crate::client::LockClient;
 use crate::observe::{
-    Acquired, Exchange, How, Lost, NotAcquired, Observer, Reconnected, Released, Renewed, Waiting,
+    Acquired, ConfirmedAgain, Exchange, How, Lost, NotAcquired, Observer, Reconnected, Released,
+    Renewed, Unconfirmed, Waiting,
 };
 use crate::testing::Server;
 
@@ -26,6 +27,8 @@ pub(crate) enum Event {
     Released { hold: u64, token: FencingToken, error: Option<ErrorKind> },
     Lost { hold: u64, cause: LossCause },
     Renewed(u32),
+    Unconfirmed(FencingToken),
+    ConfirmedAgain(FencingToken),
     Exchange(Result<(), ErrorKind>),
     Reconnected(String),
 }
@@ -141,6 +144,14 @@ impl Observer for Recorder {
 
     fn lost(&self, event: &Lost<'_>) {
         self.push(Event::Lost { hold: event.hold, cause: event.loss.cause() });
+    }
+
+    fn unconfirmed(&self, event: &Unconfirmed<'_>) {
+        self.push(Event::Unconfirmed(event.token));
+    }
+
+    fn confirmed_again(&self, event: &ConfirmedAgain<'_>) {
+        self.push(Event::ConfirmedAgain(event.token));
     }
 
     fn renewed(&self, event: &Renewed) {

@@ -54,7 +54,7 @@ impl Stage {
         let clock = Arc::new(clock);
         let server = MemoryServer::new(Arc::<ManualClock>::clone(&clock));
         let identity = Arc::new(Identity::new(""));
-        let owner = MutexKind.owner(&identity, 1, LEASE, false, Share::Whole);
+        let owner = MutexKind.owner(&identity, 1, LEASE.into(), false, Share::Whole);
         let memory = MemoryBackend::new(Arc::clone(&server), identity);
         let link = Arc::clone(memory.link());
         let locks = ScriptProtocol::new(memory);
@@ -62,6 +62,7 @@ impl Stage {
         let request = AcquireRequest {
             owner: &owner,
             ttl: LEASE,
+            tail: Duration::ZERO,
             share: Share::Whole,
             mode: AcquireMode::Try,
             dies_after: Duration::ZERO,
@@ -259,10 +260,11 @@ fn replies(
 ) -> Vec<Value> {
     let stage = Stage::new();
     let target = Target::new(kind, Name::new(b"", b"y").unwrap());
-    let owner = kind.owner(&Identity::new(""), 1, LEASE, false, Share::Whole);
+    let owner = kind.owner(&Identity::new(""), 1, LEASE.into(), false, Share::Whole);
     let request = AcquireRequest {
         owner: &owner,
         ttl: LEASE,
+        tail: Duration::ZERO,
         share: Share::Whole,
         mode: AcquireMode::Try,
         dies_after: LEASE,

@@ -258,7 +258,9 @@ impl Protocol for Quorum {
             .enumerate()
             .map(|(number, request)| match request.command {
                 // No lock of a quorum has weights.
-                LeaseCommand::Renew { .. } | LeaseCommand::Change { .. } => self
+                LeaseCommand::Renew { .. }
+                | LeaseCommand::RenewOrYield { .. }
+                | LeaseCommand::Change { .. } => self
                     .tally(&node_replies, number, request.owner, TallyKind::Renew)
                     .map(Into::into),
                 LeaseCommand::Release { .. } => {

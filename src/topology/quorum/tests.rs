@@ -63,10 +63,11 @@ fn contended_attempts_leave_no_ballots() {
     let mut busy = 0;
     for _ in 0..ATTEMPTS {
         let number = quorum.identity.next_attempt();
-        let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false, Share::Whole);
+        let owner = QuorumKind.owner(&quorum.identity, number, LEASE.into(), false, Share::Whole);
         let request = AcquireRequest {
             owner: &owner,
             ttl: LEASE,
+            tail: Duration::ZERO,
             share: Share::Whole,
             mode: AcquireMode::Try,
             dies_after: Duration::ZERO,
@@ -232,10 +233,11 @@ fn is_oom(error: &RedisError) -> bool {
 /// An attempt of the client, and its outcome.
 fn attempted(quorum: &Quorum, target: &Target) -> (Vec<u8>, Result<AcquireReply, Failure>) {
     let number = quorum.identity.next_attempt();
-    let owner = QuorumKind.owner(&quorum.identity, number, LEASE, false, Share::Whole);
+    let owner = QuorumKind.owner(&quorum.identity, number, LEASE.into(), false, Share::Whole);
     let request = AcquireRequest {
         owner: &owner,
         ttl: LEASE,
+        tail: Duration::ZERO,
         share: Share::Whole,
         mode: AcquireMode::Try,
         dies_after: Duration::ZERO,

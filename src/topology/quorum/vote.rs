@@ -33,7 +33,14 @@ pub(super) fn vote(value: &Value, token: u64) -> Result<(Vote, u64), Failure> {
         let (owner, ttl) = (owner.as_slice().into(), ttl.map(Duration::from_millis));
         let micros = number(*now)?;
         return Ok((
-            Vote::Busy(ReportedHolder { owner, ttl, last_token, micros, part: HeldPart::Whole }),
+            Vote::Busy(ReportedHolder {
+                owner,
+                ttl,
+                overdue: None,
+                last_token,
+                micros,
+                part: HeldPart::Whole,
+            }),
             micros,
         ));
     }
@@ -117,6 +124,7 @@ mod tests {
 
     fn holder(owner: u8, ttl: Option<Duration>) -> ReportedHolder {
         ReportedHolder {
+            overdue: None,
             owner: [owner].into(),
             ttl,
             last_token: None,

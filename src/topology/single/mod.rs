@@ -166,10 +166,11 @@ mod tests {
 
         fn acquire(&self) -> (Vec<u8>, Result<AcquireReply, Failure>) {
             let number = self.identity.next_attempt();
-            let owner = MutexKind.owner(&self.identity, number, LEASE, false, Share::Whole);
+            let owner = MutexKind.owner(&self.identity, number, LEASE.into(), false, Share::Whole);
             let request = AcquireRequest {
                 owner: &owner,
                 ttl: LEASE,
+                tail: Duration::ZERO,
                 share: Share::Whole,
                 mode: AcquireMode::Try,
                 dies_after: Duration::ZERO,

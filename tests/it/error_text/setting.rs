@@ -11,6 +11,10 @@ fn url(url: &str) -> Error {
     LockClient::builder(url).build().unwrap_err()
 }
 
+fn tailed() -> LockOptions {
+    LockOptions::new().lease(Lease::renewed(ms(3_000)).recoverable_for(ms(27_000)))
+}
+
 pub(crate) fn rows() -> Vec<Row> {
     let nowhere = LockClient::builder("redis://127.0.0.1:1").build().unwrap();
     let named = |name: &[u8]| nowhere.mutex(name).unwrap_err();
@@ -74,6 +78,26 @@ pub(crate) fn rows() -> Vec<Row> {
             nowhere
                 .mutex_with("orders:42", renewed(10_000).min_replicas(1, ms(5_000)))
                 .unwrap_err(),
+        ),
+        row(
+            "`recoverable_for` after a fixed lease",
+            "have it renewed",
+            leased(Lease::fixed(ms(3_000)).recoverable_for(ms(27_000))),
+        ),
+        row(
+            "`recoverable_for` of a reentrant lock",
+            "use a mutex, or a longer lease",
+            nowhere.reentrant_with("orders:42", tailed()).unwrap_err(),
+        ),
+        row(
+            "`recoverable_for` of a semaphore",
+            "use a longer lease",
+            nowhere.semaphore_with("orders:42", 2, tailed()).unwrap_err(),
+        ),
+        row(
+            "`recoverable_for` in a quorum",
+            "use a longer lease",
+            quorum.mutex_with("orders:42", tailed()).unwrap_err(),
         ),
         row(
             "`max_waiters(0)`",

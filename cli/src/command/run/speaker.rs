@@ -119,6 +119,10 @@ fn state(holder: &Holder) -> String {
     if let Some(since) = holder.since() {
         let _ = write!(text, ", for {}", short(since));
     }
+    if let Some(span) = holder.overdue() {
+        let _ = write!(text, "; its lease ended {} ago", short(span));
+        return text;
+    }
     match holder.ttl() {
         Some(ttl) => _ = write!(text, "; its lease ends in {} unless it is renewed", short(ttl)),
         None => text.push_str("; its lease has no end"),

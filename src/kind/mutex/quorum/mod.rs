@@ -1,15 +1,13 @@
 //! The mutex over several servers. On each of them it has the layout of the
 //! [mutex](crate::kind::mutex) on one server, without a queue.
 
-use std::time::Duration;
-
 use crate::base::id::Identity;
 use crate::base::inspection::Origin;
 use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::share::Share;
 use crate::kind::mutex::MutexKind;
-use crate::protocol::lock_kind::{LockKind, Scripts};
+use crate::protocol::lock_kind::{LockKind, Scripts, Window};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -45,13 +43,17 @@ impl LockKind for QuorumKind {
         &self,
         identity: &Identity,
         number: u64,
-        window: Duration,
+        window: Window,
         _: bool,
         share: Share,
     ) -> Vec<u8> {
         // Never with the mark of a queue. A hand-over is decided by one server, and a lock of a
         // majority cannot be given away by one of them.
         MutexKind.owner(identity, number, window, false, share)
+    }
+
+    fn refuses_tail(&self) -> Option<&'static str> {
+        Some("whose votes over several servers would be free one after the other")
     }
 
     fn channel(&self, name: &Name) -> Option<Vec<u8>> {

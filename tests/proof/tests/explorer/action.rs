@@ -155,7 +155,7 @@ impl World {
             Life::Up => {}
         }
         let mut urgent = false;
-        if client.is_due(self.now) {
+        if client.is_due(self.now, &scenario.setting) {
             actions.push(Action::Wake(index));
             urgent = true;
         }

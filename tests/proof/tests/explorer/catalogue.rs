@@ -33,6 +33,9 @@ pub(crate) const USUAL: Setting = Setting {
     tokens_per_tick: 4,
     extension: 0,
     hold: 2,
+    tail: 0,
+    tailless: 0,
+    older: 0,
     listeners: Listeners::Counted,
     is_election: false,
     mutation: None,
@@ -41,6 +44,11 @@ pub(crate) const USUAL: Setting = Setting {
 
 /// With a clock that is off by up to a tick, every span must be longer than that.
 const DRIFTING: Setting = Setting { exchange: 2, allowance: 1, hold: 6, ..USUAL };
+
+/// A lease of two ticks, whose key lives for three more. A thread needs the lock for longer than the lease.
+const TAILED: Setting = Setting { tail: 3, hold: 4, ..USUAL };
+/// The same where clocks drift.
+const TAILED_DRIFTING: Setting = Setting { tail: 3, ..DRIFTING };
 
 /// With the scripts of an election.
 const ELECTION: Setting = Setting { is_election: true, ..USUAL };
@@ -71,6 +79,9 @@ const AGAIN: &[Wish] = &[(4, 2), (4, 1)];
 const THREE: &[Wish] = &[(4, 1), (4, 1), (4, 1)];
 const AGAIN_THREE: &[Wish] = &[(4, 2), (4, 1), (4, 1)];
 const MIXED: &[Wish] = &[(2, 2), (6, 1)];
+const SHORT: &[Wish] = &[(2, 1), (2, 1)];
+const SHORT_AGAIN: &[Wish] = &[(2, 2), (2, 1)];
+const SHORT_THREE: &[Wish] = &[(2, 1), (2, 1), (2, 1)];
 
 /// Rule 13: heartbeat + claim + command time-out, when only messages are lost…
 fn lost_messages(setting: Setting) -> Time {
@@ -265,6 +276,75 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             healed: few(3, 4, 5).into(),
             lined_up: line(&[0, 1]),
             ..election("election, in a cluster", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
+        },
+    ]);
+    // To all but an older client the lock of a process that is gone is free after its lease, whatever its tail (rule 47).
+    let tail = |name, clients, budget| Scenario {
+        setting: TAILED,
+        lined_up: line(&[0, 1]),
+        longest_unheld: vanished_holder(TAILED, 2),
+        ..usual(name, clients, budget)
+    };
+    scenarios.extend([
+        Scenario {
+            lined_up: &[],
+            ..tail("tail, loss", pick(SHORT, SHORT_AGAIN), Budget { lose: few(2, 3, 3), ..NONE })
+        },
+        tail("tail, delay", SHORT, Budget { delay: few(1, 2, 3), ..NONE }),
+        tail(
+            "tail, pause",
+            pick(SHORT, SHORT_AGAIN),
+            Budget { pause: 1, lose: few(0, 1, 1), ..NONE },
+        ),
+        Scenario {
+            setting: Setting { tail: 8, ..TAILED },
+            ..tail("tail, crash", SHORT_THREE, Budget { crash: 1, lose: few(0, 1, 2), ..NONE })
+        },
+        tail("tail, stopped server", SHORT, Budget { stop_server: 1, lose: deep(1), ..NONE }),
+        Scenario {
+            // A try may still run when the lease is over that a later one of the same attempt was granted.
+            spin: true,
+            setting: Setting { exchange: 3, hold: 3, ..TAILED },
+            lined_up: &[],
+            healed: few(2, 3, 4).into(),
+            longest_unheld: vanished_holder(Setting { exchange: 3, ..TAILED }, 2),
+            ..tail(
+                "tail, unsettled",
+                SHORT,
+                Budget { cut: 1, delay: 1, lose: few(1, 1, 2), ..NONE },
+            )
+        },
+        Scenario {
+            setting: Setting { tailless: 0b10, ..TAILED },
+            ..tail("tail of one", SHORT, Budget { lose: 2, pause: few(0, 1, 1), ..NONE })
+        },
+        Scenario {
+            setting: TAILED_DRIFTING,
+            longest_unheld: vanished_holder(TAILED_DRIFTING, 5),
+            ..tail(
+                "tail, drift",
+                &[(5, 1), (5, 1)],
+                Budget { drift: few(1, 2, 2), lose: few(1, 1, 2), ..NONE },
+            )
+        },
+        Scenario {
+            setting: Setting { is_election: true, ..TAILED },
+            ..tail(
+                "tail, election",
+                SHORT,
+                Budget { lose: few(2, 2, 3), pause: few(0, 1, 1), ..NONE },
+            )
+        },
+        Scenario {
+            setting: Setting { older: 0b01, hold: 2, ..TAILED },
+            longest_unheld: vanished_holder(TAILED, 2 + TAILED.tail),
+            ..tail("tail, older giver", SHORT_THREE, Budget { lose: few(0, 1, 2), ..NONE })
+        },
+        Scenario {
+            // It waits for the end of the key.
+            setting: Setting { older: 0b10, ..TAILED },
+            longest_unheld: vanished_holder(TAILED, 2 + TAILED.tail),
+            ..tail("tail, older waiter", pick(SHORT, SHORT_AGAIN), Budget { lose: 2, ..NONE })
         },
     ]);
     if size == Size::Deep {

@@ -54,6 +54,8 @@ pub(crate) struct OpenAttempt {
 pub(crate) struct Client {
     pub(crate) id: u8,
     pub(crate) ttl: Time,
+    /// For how long its keys outlive its leases.
+    pub(crate) tail: Time,
     pub(crate) rounds: u8,
     pub(crate) life: Life,
     /// Its clock less the true time.
@@ -83,10 +85,11 @@ pub(crate) struct Place<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(id: u8, ttl: Time, rounds: u8) -> Client {
+    pub(crate) fn new(id: u8, ttl: Time, tail: Time, rounds: u8) -> Client {
         Client {
             id,
             ttl,
+            tail,
             rounds,
             life: Life::Up,
             offset: 0,
@@ -112,7 +115,28 @@ impl Client {
     }
 
     pub(crate) fn attempt(&self, number: u8, setting: &Setting) -> Attempt {
-        Attempt { client: self.id, number, window: self.ttl.min(setting.claim()) }
+        let (client, tail) = (self.id, self.tail);
+        let claim = self.ttl.min(setting.claim());
+        // Whoever hands over writes the key for that long, also an older client (rule 49).
+        let window = if setting.has(Mutation::WindowWithoutTail) { claim } else { claim + tail };
+        Attempt { client, number, window, tail }
+    }
+
+    /// The time to live of the key beside a lease (rule 46).
+    pub(crate) fn key_ttl(&self, ttl: Time, setting: &Setting) -> Time {
+        if setting.has(Mutation::KeyWithoutTail) { ttl } else { ttl + self.tail }
+    }
+
+    /// How long the lease lasts whose key has so long to live.
+    fn lease_of(&self, left: Time, setting: &Setting) -> Time {
+        let wrong = [Mutation::TailTakenForLease, Mutation::KeyWithoutTail];
+        if wrong.iter().any(|mutation| setting.has(*mutation)) { left } else { left - self.tail }
+    }
+
+    /// The same of what a hand-over has written.
+    fn lease_of_window(&self, window: Time, setting: &Setting) -> Time {
+        let wrong = setting.has(Mutation::WindowWithoutTail);
+        if wrong { window } else { self.lease_of(window, setting) }
     }
 
     pub(crate) fn send(&self, line: Line, request: Request, place: &mut Place<'_>) {
@@ -175,7 +199,7 @@ impl Client {
         let owner = self.attempt(number, place.setting);
         let request = Acquire {
             owner,
-            ttl: self.ttl,
+            ttl: self.key_ttl(self.ttl, place.setting),
             mode,
             deadline: self.reading.reached_at(deadline, place.setting),
         };
@@ -198,10 +222,11 @@ impl Client {
             Some(_) if place.setting.has(Mutation::GrantFromReceipt) => Some(local),
             sent => sent,
         };
-        let whole = place.renewed || grant.window >= self.ttl;
+        let window = self.lease_of_window(grant.window, place.setting);
+        let whole = place.renewed || window >= self.ttl;
         match sent {
-            Some(sent) if whole && sent + grant.window - place.allowance() > local => {
-                self.take(grant.token, grant.window, sent, (grant.now, local), grant.epoch, place);
+            Some(sent) if whole && sent + window - place.allowance() > local => {
+                self.take(grant.token, window, sent, (grant.now, local), grant.epoch, place);
             }
             _ => self.ask(place),
         }
@@ -244,6 +269,7 @@ impl Client {
                 self.after_leaving(anew, place);
             }
             (_, _, Reply::Ownership(ownership)) => self.on_ownership(line, ownership, place),
+            (Line::Renewal, _, Reply::Yielded) => self.yielded(place),
             _ => {}
         }
     }
@@ -267,6 +293,7 @@ impl Client {
             Answer::Granted { token, left, now, epoch } => {
                 let receipt = place.setting.has(Mutation::ValidityFromReceipt);
                 let sent = if receipt { local } else { sent };
+                let left = self.lease_of(left, place.setting);
                 self.take(token, left, sent, (now, local), epoch, place);
             }
             Answer::Busy { left, .. } => {
@@ -334,7 +361,7 @@ impl Client {
     }
 
     /// Whether the thread or the worker has something to do by now.
-    pub(crate) fn is_due(&self, now: Time) -> bool {
+    pub(crate) fn is_due(&self, now: Time, setting: &Setting) -> bool {
         let local = self.local(now);
         let thread = match self.part {
             Part::Asking { deadline, .. }
@@ -344,7 +371,7 @@ impl Client {
             Part::Idle | Part::Holding { .. } => false,
         };
         thread
-            || self.lease.as_ref().is_some_and(|lease| lease.due() <= local)
+            || self.lease.as_ref().is_some_and(|lease| lease.due(self.tail, setting) <= local)
             || self.releases.iter().any(|release| release.due() <= local)
     }
 

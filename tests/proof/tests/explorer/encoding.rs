@@ -24,9 +24,13 @@ pub(crate) fn channel(client: u8) -> Vec<u8> {
     format!("leasehold:{client:x}").into_bytes()
 }
 
-fn value(Attempt { client, number, window }: Attempt, setting: &Setting) -> String {
+fn value(Attempt { client, number, window, tail }: Attempt, setting: &Setting) -> String {
     let letter = if setting.is_election { "e:" } else { "" };
-    format!("1q:{client:x}:{number:x}:{}:{letter}1:h:", millis(window))
+    let (version, tail) = match tail {
+        0 => (1, String::new()),
+        tail => (2, format!("{}:", millis(tail))),
+    };
+    format!("{version}q:{client:x}:{number:x}:{}:{letter}{tail}1:h:", millis(window))
 }
 
 /// The attempt of an owner's value.
@@ -34,8 +38,12 @@ pub(crate) fn attempt(value: &[u8]) -> Attempt {
     let text = std::str::from_utf8(value).expect("a value of the explorer");
     let parts: Vec<&str> = text.split(':').collect();
     let number = |digits| u8::from_str_radix(digits, 16).expect("a number");
-    let window = ticks_of_millis(integer(parts[3]));
-    Attempt { client: number(parts[1]), number: number(parts[2]), window }
+    let ticks = |digits| ticks_of_millis(integer(digits));
+    let tail = match parts[0] {
+        "2q" => ticks(parts[if parts[4] == "e" { 5 } else { 4 }]),
+        _ => 0,
+    };
+    Attempt { client: number(parts[1]), number: number(parts[2]), window: ticks(parts[3]), tail }
 }
 
 pub(crate) fn integer(digits: &str) -> i64 {
@@ -66,9 +74,11 @@ pub(crate) fn arguments(request: &Request, setting: &Setting) -> Vec<String> {
             let last_token = last_token.map_or(0, |token| micros_of_token(token, setting));
             vec![value(owner, setting), fence(ttl), last_token.to_string()]
         }
-        Request::Renew { owner, ttl } => {
+        Request::Renew { owner, ttl, tail } => {
             let holds = "0".to_owned();
-            vec![value(owner, setting), millis(ttl).to_string(), holds, fence(ttl)]
+            let mut words = vec![value(owner, setting), millis(ttl).to_string(), holds, fence(ttl)];
+            words.extend((tail > 0).then(|| millis(tail).to_string()));
+            words
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Lease {
     pub(crate) renew_at: Time,
     pub(crate) settled: Time,
     pub(crate) failing: bool,
+    /// From when on its renewals yield to nobody.
+    pub(crate) insists_at: Time,
     pub(crate) renewal: Option<Call>,
     pub(crate) extension: Option<Call>,
     pub(crate) epoch: u8,
@@ -32,10 +34,21 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// When the worker or its thread must look at it.
-    pub(crate) fn due(&self) -> Time {
+    pub(crate) fn due(&self, tail: Time, setting: &Setting) -> Time {
         let renewal = self.renewal.map_or(self.renew_at, |call| call.deadline);
         let extension = self.extension.map_or(FAR, |call| call.deadline);
-        renewal.min(extension).min(self.valid_until)
+        renewal.min(extension).min(self.lost_at(tail, setting))
+    }
+
+    /// When it is lost if no reply confirms it. In its tail a reply may, but not if a request of its attempt could have made
+    /// it the owner once more after another's hold (rules 30, 50).
+    fn lost_at(&self, tail: Time, setting: &Setting) -> Time {
+        let settled = self.settled <= self.valid_until || setting.has(Mutation::UnsettledComesBack);
+        if self.valid_until == FAR || tail == 0 || !settled {
+            return self.valid_until;
+        }
+        // The validity is less than the lease by the allowance, and the tail is not.
+        self.valid_until + setting.allowance + tail
     }
 }
 
@@ -89,6 +102,7 @@ impl Client {
             renew_at: renewal_after(sent, left.min(self.ttl), place),
             settled: open_attempt.settled,
             failing: false,
+            insists_at: FAR,
             renewal: None,
             extension: None,
             epoch,
@@ -118,7 +132,8 @@ impl Client {
         let sent = self.local(place.now);
         let deadline = sent + place.setting.exchange;
         self.part = Part::Releasing { sent, deadline, repeated };
-        let request = Request::Release { owner, ttl: self.ttl, last_token };
+        let ttl = self.key_ttl(self.ttl, place.setting);
+        let request = Request::Release { owner, ttl, last_token };
         self.send(Line::Thread, request, place);
     }
 
@@ -138,7 +153,7 @@ impl Client {
         let local = self.local(place.now);
         if let Some(lease) = self.lease.take() {
             let last_token = (!lease.minted).then_some(lease.token);
-            self.give_back(lease.number, lease.settled.max(local), self.ttl, last_token, place);
+            self.give_back(lease.number, lease.settled.max(local), last_token, place);
         }
         self.finish();
     }
@@ -162,7 +177,7 @@ impl Client {
         if lease.settled > known && !setting.has(Mutation::NoReconciliation) {
             let last_token = (!lease.minted).then_some(lease.token);
             let settled = lease.settled.max(self.local(place.now));
-            self.give_back(lease.number, settled, self.ttl, last_token, place);
+            self.give_back(lease.number, settled, last_token, place);
         } else if ownership == Ownership::Owned || repeated {
             self.is_out(lease.number, place);
         }
@@ -171,23 +186,36 @@ impl Client {
     }
 
     fn lengthened(&mut self, line: Line, ownership: Ownership, place: &mut Place<'_>) {
-        let local = self.local(place.now);
+        let (local, tail) = (self.local(place.now), self.tail);
         let Some(lease) = &mut self.lease else { return };
         let renewal = line == Line::Renewal;
         let call = if renewal { lease.renewal.take() } else { lease.extension.take() };
         let Some(Call { sent, .. }) = call else { return };
-        if ownership != Ownership::Owned {
+        let came_back = place.setting.has(Mutation::ComesBackAfterLoss);
+        if ownership == Ownership::Gone || ownership == Ownership::Taken && !came_back {
             return self.lose(place);
         }
         let ttl = if renewal { self.ttl } else { place.setting.extension };
-        if lease.valid_until <= local {
+        if lease.lost_at(tail, place.setting) <= local {
             // No reply revives it (rule 30).
             return self.lose(place);
         }
+        let receipt = place.setting.has(Mutation::RenewedFromReceipt);
+        let sent = if receipt { local } else { sent };
         lease.valid_until = lease.valid_until.max(sent + ttl - place.allowance());
-        lease.failing = false;
+        (lease.failing, lease.insists_at) = (false, FAR);
         if renewal {
             lease.renew_at = renewal_after(sent, ttl, place);
+        }
+    }
+
+    /// Its renewal was left to those who wait. They have had the time to ask when they would be dead.
+    pub(crate) fn yielded(&mut self, place: &Place<'_>) {
+        let (local, dead_after) = (self.local(place.now), place.setting.dead_after());
+        let Some(lease) = &mut self.lease else { return };
+        (lease.renewal, lease.failing, lease.renew_at) = (None, true, local + 1);
+        if lease.insists_at == FAR {
+            lease.insists_at = local + dead_after;
         }
     }
 
@@ -200,7 +228,8 @@ impl Client {
         {
             // A request of its attempt may still run, and is undone after that (rule 6).
             let last_token = (!lease.minted).then_some(lease.token);
-            let (number, settled, ttl) = (lease.number, lease.settled, self.ttl);
+            let (number, settled) = (lease.number, lease.settled);
+            let ttl = self.key_ttl(self.ttl, place.setting);
             self.releases.push(PendingRelease {
                 number,
                 settled,
@@ -216,12 +245,12 @@ impl Client {
     /// Renews, and notices the end.
     pub(crate) fn look_after_lease(&mut self, place: &mut Place<'_>) {
         let local = self.local(place.now);
-        let (id, ttl) = (self.id, self.ttl);
+        let (id, tail, ttl) = (self.id, self.tail, self.key_ttl(self.ttl, place.setting));
         if !matches!(self.part, Part::Holding { .. }) {
             return;
         }
         let Some(lease) = &mut self.lease else { return };
-        if lease.valid_until <= local {
+        if lease.lost_at(tail, place.setting) <= local {
             return self.lose(place);
         }
         if lease.extension.is_some_and(|call| call.deadline <= local) {
@@ -240,9 +269,11 @@ impl Client {
         if lease.renew_at <= local {
             let most = place.setting.exchange.min(((lease.valid_until - local) / 2).max(1));
             lease.renewal = Some(Call { sent: local, deadline: local + most });
+            let tail =
+                if lease.insists_at <= local || place.setting.in_cluster() { 0 } else { tail };
             let number = lease.number;
             let owner = self.attempt(number, place.setting);
-            self.send(Line::Renewal, Request::Renew { owner, ttl }, place);
+            self.send(Line::Renewal, Request::Renew { owner, ttl, tail }, place);
         }
     }
 
@@ -253,8 +284,8 @@ impl Client {
         lease.extension = Some(Call { sent: local, deadline: local + place.setting.exchange });
         let number = lease.number;
         let owner = self.attempt(number, place.setting);
-        let ttl = place.setting.extension;
-        self.send(Line::Extension, Request::Renew { owner, ttl }, place);
+        let ttl = self.key_ttl(place.setting.extension, place.setting);
+        self.send(Line::Extension, Request::Renew { owner, ttl, tail: 0 }, place);
     }
 
     /// The token of the next thread of this process, if the lease may be passed on to it.
@@ -289,11 +320,11 @@ impl Client {
         &mut self,
         number: u8,
         settled: Time,
-        ttl: Time,
         last_token: Option<Token>,
         place: &mut Place<'_>,
     ) {
         let at = self.local(place.now);
+        let ttl = self.key_ttl(self.ttl, place.setting);
         self.releases.push(PendingRelease { number, settled, ttl, last_token, at, call: None });
         self.do_duties(place);
     }

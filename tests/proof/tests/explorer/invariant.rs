@@ -17,6 +17,8 @@ pub(crate) enum Invariant {
     Overlap,
     /// C2: a token is not above all earlier ones.
     Token,
+    /// Rule 50: a hold is valid although a later one was granted.
+    Back,
     /// C2: the counter of tokens ends before a lease does, and a clock that goes back is not
     /// noticed.
     Fence,
@@ -225,6 +227,13 @@ pub(crate) fn check(world: &World, scenario: &Scenario) -> Result<(), Violation>
                 let text = format!("clients {first} and {second} both hold the lock");
                 return broken(Invariant::Overlap, text);
             }
+        }
+    }
+    for (client, lease) in &held {
+        // Across a FLUSHALL nothing is promised but the order of tokens.
+        if world.server.epoch() == 0 && lease.token < world.record.highest {
+            let text = format!("client {client} holds the lock with token {}", lease.token);
+            return broken(Invariant::Back, format!("{text} after {}", world.record.highest));
         }
     }
     let server = &world.server;

@@ -10,7 +10,7 @@ impl Client {
     pub(crate) fn leave_to_worker(&mut self, number: u8, anew: bool, place: &mut Place<'_>) {
         place.network.abandon(self.id, Line::Thread);
         let local = self.local(place.now);
-        self.give_back(number, local, self.ttl, None, place);
+        self.give_back(number, local, None, place);
         self.after_leaving(anew, place);
     }
 
@@ -46,17 +46,13 @@ impl Client {
             let owner = self.attempt(open_attempt.number, place.setting);
             let deadline = local + place.setting.exchange;
             self.part = Part::Leaving { number: open_attempt.number, deadline, anew };
-            let leave = Request::Release { owner, ttl: self.ttl, last_token: None };
+            let ttl = self.key_ttl(self.ttl, place.setting);
+            let leave = Request::Release { owner, ttl, last_token: None };
             return self.send(Line::Thread, leave, place);
         }
         if open_attempt.queued || open {
-            self.give_back(
-                open_attempt.number,
-                open_attempt.settled.max(local),
-                self.ttl,
-                None,
-                place,
-            );
+            let settled = open_attempt.settled.max(local);
+            self.give_back(open_attempt.number, settled, None, place);
         } else {
             self.is_out(open_attempt.number, place);
         }

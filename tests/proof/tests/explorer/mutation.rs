@@ -5,8 +5,8 @@
 //! the library keeps its spirit; `note` says so.
 
 use Invariant::{
-    Fence, Fifo, Ghost, Immortal, Nonsense, Overlap, Place, Repeat, Served, Starved, Token, Touch,
-    Word,
+    Back, Fence, Fifo, Ghost, Immortal, Nonsense, Overlap, Place, Repeat, Served, Starved, Token,
+    Touch, Word,
 };
 use Mutation::*;
 
@@ -30,6 +30,12 @@ pub(crate) enum Mutation {
     ReleaseDatedByAnswer,
     CleanUpForEver,
     GoneIgnored,
+    WindowWithoutTail,
+    KeyWithoutTail,
+    TailTakenForLease,
+    RenewedFromReceipt,
+    UnsettledComesBack,
+    ComesBackAfterLoss,
 }
 
 /// One line of the table of planted bugs.
@@ -160,6 +166,13 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     // Rule 12, for a user without permission for `PUBSUB`.
     ("unasked-listener-taken-for-deaf", "kind/line.lua", "channel)[2] ~= 0", "channel)[2] == 1"),
     ("refusal-ends-the-script", "kind/line.lua", "redis.pcall('PUBSUB'", "redis.call('PUBSUB'"),
+    // Rule 47.
+    (
+        "tail-taken-past-the-line",
+        "kind/mutex/wait.lua",
+        "    owner = hand_over(digits, keep, me)\n    if not owner",
+        "    owner = wrote and hand_over(digits, keep, me) or me\n    if not owner",
+    ),
     // The grant is not published.
     (
         "silent-grant-to-the-last",
@@ -292,6 +305,43 @@ pub(crate) const TABLE: &[Planted] = &[
     in_script("refusal-ends-the-script", 12, "at a replica, refused", &[Nonsense]),
     in_script("silent-grant-to-the-last", 4, "three in the queue", &[Fifo]),
     in_script("silent-grant-of-an-old-token", 19, "loss", &[Token]),
+    planted(KeyWithoutTail, "key without its tail", 46, "tail, loss", &[Overlap, Touch], ""),
+    in_script("tail-taken-a-tick-early", 47, "tail, loss", &[Touch]),
+    in_script("tail-taken-never", 47, "tail, crash", &[Starved, Served]),
+    in_script("tail-taken-past-the-line", 47, "tail, crash", &[Fifo]),
+    planted(
+        WindowWithoutTail,
+        "window without its tail",
+        49,
+        "tail, older giver",
+        &[Overlap, Touch],
+        "an older client hands over, and writes the key of the next owner for what its value says",
+    ),
+    planted(TailTakenForLease, "tail taken for the lease", 50, "tail, loss", &[Overlap, Back], ""),
+    planted(
+        RenewedFromReceipt,
+        "valid again from the receipt",
+        50,
+        "tail, delay",
+        &[Overlap, Back],
+        "",
+    ),
+    planted(
+        UnsettledComesBack,
+        "unsettled attempt comes back",
+        50,
+        "tail, unsettled",
+        &[Back],
+        "a join that was on its way has made it the owner once more, after another's hold",
+    ),
+    planted(
+        ComesBackAfterLoss,
+        "comes back though another has it",
+        51,
+        "tail, pause",
+        &[Overlap, Back],
+        "",
+    ),
     in_script("term-begins-without-its-word", 59, "election, cut", &[Word]),
     in_script("word-not-renewed", 59, "election, cut", &[Word]),
     in_script("word-shorter-than-a-repeated-grant", 59, "election, in a cluster", &[Word]),

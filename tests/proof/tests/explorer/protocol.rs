@@ -5,12 +5,14 @@ pub(crate) type Time = i16;
 /// A token, or a server's time in the unit of tokens.
 pub(crate) type Token = i64;
 
-/// One attempt of one client, with the window that its value carries.
+/// One attempt of one client, with the window and the tail that its value carries. The window there is the time to live
+/// of the key, so the tail is a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Attempt {
     pub(crate) client: u8,
     pub(crate) number: u8,
     pub(crate) window: Time,
+    pub(crate) tail: Time,
 }
 
 /// The actions of a client while another has the lock.
@@ -65,12 +67,33 @@ pub(crate) enum Wake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Request {
     Acquire(Acquire),
-    Release { owner: Attempt, ttl: Time, last_token: Option<Token> },
-    Renew { owner: Attempt, ttl: Time },
+    Release {
+        owner: Attempt,
+        ttl: Time,
+        last_token: Option<Token>,
+    },
+    /// In its tail it yields to those in the line.
+    Renew {
+        owner: Attempt,
+        ttl: Time,
+        tail: Time,
+    },
+}
+
+impl Request {
+    /// Whose it is.
+    pub(crate) fn client(&self) -> u8 {
+        let (Request::Acquire(Acquire { owner, .. })
+        | Request::Release { owner, .. }
+        | Request::Renew { owner, .. }) = self;
+        owner.client
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reply {
     Acquired(Answer),
     Ownership(Ownership),
+    /// A renewal has yielded.
+    Yielded,
 }

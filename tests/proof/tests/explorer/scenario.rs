@@ -36,6 +36,11 @@ pub(crate) struct Setting {
     pub(crate) extension: Time,
     /// How long a thread holds the lock at most.
     pub(crate) hold: Time,
+    /// For how long keys outlive leases: those of all clients but of `tailless`, a bit for each.
+    pub(crate) tail: Time,
+    pub(crate) tailless: u8,
+    /// The clients that run the scripts from before there were tails, a bit for each.
+    pub(crate) older: u8,
     pub(crate) listeners: Listeners,
     /// Whether the scripts are those of an election, which are the mutex's with more around them.
     pub(crate) is_election: bool,
@@ -49,9 +54,19 @@ impl Setting {
         self.mutation == Some(mutation)
     }
 
+    /// For how long the key of this client outlives its lease.
+    pub(crate) fn tail_of(&self, client: u8) -> Time {
+        if (self.tailless | self.older) & (1 << client) == 0 { self.tail } else { 0 }
+    }
+
     /// Whether a script learns that a channel has no subscriber. Otherwise it assumes one.
     pub(crate) fn counts_listeners(&self) -> bool {
         self.listeners == Listeners::Counted
+    }
+
+    /// Whether a renewal has no other keys than the lease's.
+    pub(crate) fn in_cluster(&self) -> bool {
+        self.listeners == Listeners::InACluster
     }
 
     /// The server's time in the unit of tokens.
@@ -136,7 +151,7 @@ impl Scenario {
     /// claim and hold ends one after another.
     pub(crate) fn served(&self) -> Time {
         let longest = self.clients.iter().map(|(ttl, _)| *ttl).max().unwrap_or(0);
-        let longest = longest.max(self.setting.extension);
+        let longest = longest.max(self.setting.extension) + self.setting.tail;
         let turns: u8 = self.clients.iter().map(|(_, rounds)| *rounds).sum();
         START
             + self.healed
@@ -150,7 +165,7 @@ impl Scenario {
             .clients
             .iter()
             .zip(0..)
-            .map(|(&(ttl, rounds), id)| Client::new(id, ttl, rounds))
+            .map(|(&(ttl, rounds), id)| Client::new(id, ttl, self.setting.tail_of(id), rounds))
             .collect();
         let count = u8::try_from(clients.len()).expect("not so many");
         let mut world = World {

@@ -36,6 +36,9 @@ const RELEASE: &[Part] = parts!(
 );
 const RENEW: &[Part] = parts!("kind/mutex/owner.lua", "kind/renew.lua");
 
+/// What the scripts of an older client have in the place of a part: it knows no tails.
+const OLDER: Part = ("kind/mutex/wait.lua", include_str!("older_wait.lua"));
+
 const ACQUIRE_OF_ELECTION: &[Part] = parts!(
     "kind/election/keys.lua",
     "kind/election/layout.lua",
@@ -87,6 +90,15 @@ const REFUSED: Patch<'_> =
 
 impl Scripts {
     pub(crate) fn new(setting: &Setting) -> Scripts {
+        Scripts::with(setting, None)
+    }
+
+    /// Those of a client from before there were tails. No bug is planted in them.
+    pub(crate) fn older(setting: &Setting) -> Scripts {
+        Scripts::with(&Setting { script_bug: None, ..*setting }, Some(OLDER))
+    }
+
+    fn with(setting: &Setting, instead: Option<Part>) -> Scripts {
         let planted = PATCHES.iter().chain(mutation::PATCHES).copied();
         let mut patches: Vec<Patch<'_>> =
             planted.filter(|(name, ..)| setting.script_bug == Some(name)).collect();
@@ -98,6 +110,10 @@ impl Scripts {
         patches.push(("scale", "kind/line.lua", "-head) + 1", behind.as_str()));
         // Two servers do not have the same microsecond.
         patches.push(("chance", "kind/mutex/wait.lua", "place % 8 == 1", "false"));
+        if instead.is_none() {
+            // Redis keeps a key for the millisecond in which it ends. Here a lease is over by then, as a key is.
+            patches.push(("edge", "kind/mutex/wait.lua", "left < tail", "left <= tail"));
+        }
         if setting.listeners == Listeners::Refused {
             patches.push(REFUSED);
         }
@@ -109,11 +125,16 @@ impl Scripts {
             let mut parts = all.into_iter().flatten();
             assert!(parts.any(|(file, _)| file == patched), "{name}: {patched} is in no script");
         }
-        let script = |parts: &[Part]| {
-            let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
-            Script::new(&text, setting)
+        let script = |(parts, most): (&[Part], usize)| {
+            let chosen = |part: &Part| instead.filter(|it| it.0 == part.0).unwrap_or(*part);
+            let text: String = parts.iter().map(|part| patched(chosen(part), &patches)).collect();
+            Script::new(&text, setting, most)
         };
-        let [acquire, release, renew] = all.map(script);
+        // A renewal has those that exist for as long as the lock is held, and the line.
+        let kept = if setting.is_election { 4 } else { 3 };
+        let [acquire, release, renew] = all;
+        let [acquire, release, renew] =
+            [(acquire, usize::MAX), (release, usize::MAX), (renew, kept)].map(script);
         Scripts { acquire, release, renew }
     }
 
@@ -134,7 +155,7 @@ impl Scripts {
 }
 
 impl Script {
-    fn new(text: &str, setting: &Setting) -> Script {
+    fn new(text: &str, setting: &Setting, most: usize) -> Script {
         let mut keys = vec![LOCK, FENCE, QUEUE, BEATS];
         if setting.is_election {
             keys.insert(2, WORD);
@@ -142,6 +163,7 @@ impl Script {
         if setting.listeners == Listeners::InACluster {
             keys.push(IN_A_CLUSTER);
         }
+        keys.truncate(most);
         let count = keys.len().to_string();
         let words = ["EVAL", text, &count].into_iter().chain(keys);
         Script(RefCell::new(words.map(|word| word.as_bytes().to_vec()).collect()))

@@ -71,6 +71,8 @@ struct Machine {
     setting: Setting,
     clients: u8,
     scripts: Scripts,
+    /// Those of older clients.
+    older: Option<Scripts>,
     /// By their hashes.
     states: RefCell<HashMap<u64, Rc<State>, BuildHasherDefault<Fold>>>,
     events: Table<Event, Rc<State>>,
@@ -86,6 +88,7 @@ impl Server {
             setting: *setting,
             clients,
             scripts: Scripts::new(setting),
+            older: (setting.older != 0).then(|| Scripts::older(setting)),
             states: RefCell::default(),
             events: Table::default(),
             outcomes: Table::default(),
@@ -184,11 +187,16 @@ impl Machine {
 
     fn run(&self, before: &State, request: Request, now: Time) -> Outcome {
         let (mut store, setting, epoch) = (before.store.clone(), &self.setting, before.epoch);
-        let (value, effects) = self.scripts.command(&request, setting, |words| {
+        let older = self.older.as_ref().filter(|_| setting.older & (1 << request.client()) != 0);
+        let scripts = older.unwrap_or(&self.scripts);
+        let (value, effects) = scripts.command(&request, setting, |words| {
             store.run(self.micros(now), |run| call(run, words))
         });
-        let value = value.unwrap_or_else(|error| panic!("{request:?}: {}", error.text()));
-        let reply = reply(value, &request, now, epoch, setting);
+        let reply = match value {
+            Ok(value) => reply(value, &request, now, epoch, setting),
+            Err(error) if error.text().starts_with("TRYAGAIN its lease is over") => Reply::Yielded,
+            Err(error) => panic!("{request:?}: {}", error.text()),
+        };
         let mut published = Vec::new();
         for message in effects.published {
             // What is told to the observers of an election is for no client of the explorer.

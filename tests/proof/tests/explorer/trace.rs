@@ -72,7 +72,7 @@ fn message(world: &World, index: usize) -> String {
             format!("{:?} of {}", request.mode, name(request.owner))
         }
         Load::Request(_, Request::Release { owner, .. }) => format!("release of {}", name(owner)),
-        Load::Request(_, Request::Renew { owner, ttl }) => {
+        Load::Request(_, Request::Renew { owner, ttl, .. }) => {
             format!("renewal of {} to {ttl}", name(owner))
         }
         Load::Reply(_, reply) => format!("reply to client {client}: {reply:?}"),

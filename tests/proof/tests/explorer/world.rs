@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::action::{Action, Fate};
 use crate::client::{Client, Life, Part, Place};
+use crate::content::Lock;
 use crate::invariant::{self, Record, Violation};
 use crate::network::{Line, Load, Message, Network};
 use crate::protocol::{Answer, Reply, Request, Time};
@@ -165,8 +166,8 @@ impl World {
             self.left.die -= 1;
         }
         let client = &mut self.clients[index];
-        let (id, ttl, number) = (client.id, client.ttl, client.number);
-        *client = Client { number, life: Life::Crashed, ..Client::new(id, ttl, 0) };
+        let Client { id, ttl, tail, number, .. } = *client;
+        *client = Client { number, life: Life::Crashed, ..Client::new(id, ttl, tail, 0) };
         if !half_open {
             self.server.meet(Event::Leave(id), self.now);
         }
@@ -261,7 +262,11 @@ impl World {
             self.record.heard(me, now);
         }
         self.record.skipped(me, &before, &self.server, now, setting)?;
-        let takes = matches!(request, Request::Acquire(_)) && before.lock.is_none();
+        // Nobody has it, or one whose lease is over and whose key is in its tail (rule 47).
+        let in_tail = |lock: Lock| {
+            lock.owner.tail > 0 && lock.until.is_some_and(|until| until - now <= lock.owner.tail)
+        };
+        let takes = matches!(request, Request::Acquire(_)) && before.lock.is_none_or(in_tail);
         if !takes {
             invariant::check_touch(me, &before, &self.server)?;
         }

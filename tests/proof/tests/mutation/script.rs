@@ -36,6 +36,22 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "if waiting == 0 then",
         "if waiting then",
     ),
+    // Rules 47 and 48.
+    ("tail-taken-a-tick-early", "kind/mutex/wait.lua", "left < tail", "left < tail + 1000"),
+    ("tail-taken-never", "kind/mutex/wait.lua", "left < tail", "left < tail and false"),
+    (
+        "reply-tells-the-end-of-the-key",
+        "kind/mutex/wait.lua",
+        "math.max(left - tail_of(owner), 0)",
+        "left",
+    ),
+    // Rule 50.
+    (
+        "late-renewal-comes-before-those-who-wait",
+        "kind/renew.lua",
+        "left < tonumber(ARGV[5]) and",
+        "left < 0 and",
+    ),
     // Rule 5.
     (
         "leave-without-leaving",

@@ -1273,6 +1273,89 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "rule 27",
         "weighted::line::small_request_does_not_overtake_a_large_one",
     ),
+    // Leases with a tail.
+    bug(
+        "silent-holder-yields-for-ever",
+        "rule 50",
+        "leasehold::tests::tail::silent_holder_yields_to_a_dead_waiter_for_a_while",
+    ),
+    bug(
+        "late-renewal-comes-before-those-who-wait",
+        "rule 50",
+        "leasehold::tests::tail::renewal_that_was_stuck_is_left_behind_those_who_wait",
+    ),
+    bug(
+        "tail-taken-a-tick-early",
+        "rule 47",
+        "leasehold::tests::tail::single_attempt_takes_the_lock_of_a_silent_holder",
+    ),
+    bug(
+        "tail-taken-never",
+        "rule 47",
+        "leasehold::tests::tail::single_attempt_takes_the_lock_of_a_silent_holder",
+    ),
+    bug(
+        "reply-tells-the-end-of-the-key",
+        "rule 48",
+        "leasehold::tests::tail::waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over",
+    ),
+    bug(
+        "renewal-without-the-tail",
+        "rule 46",
+        "leasehold::tests::tail::hold_comes_back_with_its_token_when_redis_does",
+    ),
+    bug(
+        "window-without-its-tail",
+        "rule 49",
+        "leasehold::kind::owner_value::tests::value_with_a_tail_has_it_in_its_window",
+    ),
+    bug("claim-with-its-tail", "rule 49", "leasehold::tests::tail::handed_over_key_has_its_tail"),
+    bug(
+        "tail-taken-for-the-lease",
+        "rule 46",
+        "leasehold::protocol::reply::tests::tail_is_no_part_of_what_is_granted",
+    ),
+    bug(
+        "silent-hold-lost-at-once",
+        "rule 50",
+        "leasehold::tests::tail::hold_comes_back_with_its_token_when_redis_does",
+    ),
+    bug("silent-for-ever", "rule 50", "leasehold::tests::tail::hold_is_lost_when_its_tail_is_over"),
+    bug(
+        "unsettled-hold-comes-back",
+        "rules 30, 50",
+        "leasehold::tests::tail::unsettled_hold_does_not_come_back",
+    ),
+    bug(
+        "used-up-lease-comes-back",
+        "rule 51",
+        "leasehold::tests::tail::limits_of_a_hold_end_it_also_in_its_tail",
+    ),
+    bug(
+        "max-hold-ignored-in-the-tail",
+        "rule 51",
+        "leasehold::tests::tail::limits_of_a_hold_end_it_also_in_its_tail",
+    ),
+    bug(
+        "silent-hold-not-asked-about",
+        "rule 51",
+        "leasehold::tests::tail::calls_of_a_silent_holder_ask_redis",
+    ),
+    bug(
+        "taken-told-as-expired",
+        "rule 51",
+        "leasehold::tests::tail::waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over",
+    ),
+    bug(
+        "overdue-leader-leads",
+        "rule 47",
+        "leasehold::tests::tail::leadership_comes_back_or_goes_to_a_candidate",
+    ),
+    bug(
+        "tail-for-any-kind",
+        "a tail needs one owner",
+        "leasehold::tests::tail::lock_of_several_holders_refuses_a_tail",
+    ),
     bug(
         "weighted-small-ones-pass-a-large-one",
         "rule 27",

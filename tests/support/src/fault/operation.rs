@@ -74,7 +74,7 @@ impl Operation {
             }
             [_, _, _, b"quiet"] => Operation::Release,
             [_, _, _, b"force" | b"any"] => Operation::Force,
-            [_, _, _, _] => Operation::Renew,
+            [_, _, _, _] | [_, _, _, _, _] => Operation::Renew,
             [_, _, _] => Operation::Release,
             _ => Operation::Other,
         })
