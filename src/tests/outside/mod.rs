@@ -10,7 +10,7 @@
 //! | `url` | anybody who writes a URL |
 //! | `settings` | anybody who writes a file of settings, or a holder or a loss that serde reads |
 //!
-//! `tests/it/outside.rs` has whole conversations with a server, and the command has targets of its own.
+//! The command has targets of its own.
 //! `LEASEHOLD_FUZZ_SECONDS=3600 cargo test --lib outside -- --nocapture` runs each target for an hour.
 
 mod owner;

@@ -9,7 +9,8 @@ use crate::kind::{KINDS, QUORUM_KINDS, SHARED_KINDS};
 use crate::protocol::holder::ReportedHolder;
 use crate::protocol::lock_kind::LockKind;
 
-const WORDS: &[&str] = &["1q:", "1-:", "2q:", ":e:", ":r:", ":w:", ":3:", ":", "-8b4b-8d5b-", "é"];
+const WORDS: &[&str] =
+    &["1q:", "1-:", "2q:", ":24000:27000:", ":e:", ":r:", ":w:", ":3:", ":", "-8b4b-8d5b-", "é"];
 /// The most characters of a description: that of a holder, of a waiter and of a word.
 const LONGEST: usize = 3_000;
 
@@ -18,6 +19,7 @@ fn shown(kind: &dyn LockKind, identity: &Identity, value: &[u8]) -> String {
     let holder = ReportedHolder {
         owner: value.into(),
         ttl: None,
+        overdue: None,
         last_token: Some(7),
         micros: 9,
         part: HeldPart::Whole,

@@ -89,15 +89,18 @@ fn readers(value: &Value, identity: &Identity) -> String {
         clock: Some((Arc::clone(&clock), 0)),
     };
     let kinds: Vec<&dyn LockKind> = KINDS.iter().chain(&SHARED_KINDS).copied().collect();
-    let mut shape = outcome(acquired(&reply(value), Duration::from_secs(30)), |(read, micros)| {
-        reply(value).note_time(micros);
-        if let AcquireReply::Busy(busy) = &read {
-            for kind in &kinds {
-                is_shown(&format!("{:?}", busy.holder.identify(*kind, identity)));
+    let mut shape = outcome(
+        acquired(&reply(value), Duration::from_secs(30), Duration::from_secs(27)),
+        |(read, micros)| {
+            reply(value).note_time(micros);
+            if let AcquireReply::Busy(busy) = &read {
+                for kind in &kinds {
+                    is_shown(&format!("{:?}", busy.holder.identify(*kind, identity)));
+                }
             }
-        }
-        variant(&read)
-    });
+            variant(&read)
+        },
+    );
     shape += &outcome(changed(&reply(value)), |read| {
         if let ChangeReply::Waits(busy) = &read {
             is_shown(&format!("{:?}", busy.holder.identify(kinds[0], identity)));
