@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 
 use serde::de::value::{Error as ReadError, MapDeserializer, SeqDeserializer};
-use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use crate::base::error::{Error, ErrorKind, Result};
-use crate::client::ClientSettings;
 
 /// The groups of fields in a group: `LOCK_LEASE_TTL` is the field `ttl` of `lease` of `lock`.
 fn groups(group: &str) -> &'static [&'static str] {
@@ -24,11 +23,11 @@ enum Node {
     Group(Vec<(String, Node)>),
 }
 
-/// Reads the variables that begin with this prefix.
-pub(super) fn read(
+/// Reads settings from the variables that begin with this prefix.
+pub(super) fn read<T: DeserializeOwned>(
     prefix: &str,
     variables: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<ClientSettings> {
+) -> Result<T> {
     if prefix.is_empty() {
         return Err(Error::config("prefix", "empty", "the beginning of variables, such as LOCKS_"));
     }
@@ -42,7 +41,7 @@ pub(super) fn read(
         let node = Node::Text { variable: variable.to_owned(), text: text.to_owned() };
         add(&mut fields, "", &field.to_ascii_lowercase(), node);
     }
-    ClientSettings::deserialize(Node::Group(fields)).map_err(|error| {
+    T::deserialize(Node::Group(fields)).map_err(|error| {
         Error::new(ErrorKind::Config, format!("invalid environment {prefix}…: {error}"))
     })
 }
@@ -170,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::base::option::{Lease, LockOptions, Wait};
+    use crate::client::ClientSettings;
 
     fn from(variables: &[(&str, &str)]) -> Result<ClientSettings> {
         // Of other programs.
@@ -226,7 +226,8 @@ mod tests {
             let error = from(&[(name, "s3cret")]).unwrap_err().to_string();
             assert!(!error.contains("s3cret"), "{error}");
         }
-        assert!(read("", std::iter::empty()).unwrap_err().to_string().contains("prefix"));
+        let unread: Result<ClientSettings> = read("", std::iter::empty());
+        assert!(unread.unwrap_err().to_string().contains("prefix"));
         // What is missing is said when the client is built, as for a file.
         let error = from(&[]).unwrap().builder().unwrap().build().unwrap_err();
         assert!(error.to_string().contains("url"), "{error}");

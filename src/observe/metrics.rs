@@ -255,12 +255,14 @@ impl Observer for MetricsObserver {
         ::metrics::counter!(LOST, labels).increment(1);
     }
 
-    fn unconfirmed(&self, _event: &Unconfirmed<'_>) {
-        ::metrics::counter!(UNCONFIRMED).increment(1);
+    fn unconfirmed(&self, event: &Unconfirmed<'_>) {
+        let series = self.series(event.name, event.kind);
+        ::metrics::counter!(UNCONFIRMED, series.labels.to_vec()).increment(1);
     }
 
-    fn confirmed_again(&self, _event: &ConfirmedAgain<'_>) {
-        ::metrics::counter!(CONFIRMED_AGAIN).increment(1);
+    fn confirmed_again(&self, event: &ConfirmedAgain<'_>) {
+        let series = self.series(event.name, event.kind);
+        ::metrics::counter!(CONFIRMED_AGAIN, series.labels.to_vec()).increment(1);
     }
 
     fn renewed(&self, event: &Renewed) {
@@ -314,12 +316,15 @@ fn describe() {
     ::metrics::describe_gauge!(WAITING, "Calls for a lock that are under way");
     ::metrics::describe_gauge!(HELD, "Locks that threads hold");
     let counters = [
-        (UNCONFIRMED, "Holds whose lease was over before it was confirmed, and that may come back"),
-        (CONFIRMED_AGAIN, "Such holds that came back"),
         (ACQUIRED, "Calls that got their lock"),
         (BUSY, "Calls that did not get their lock because somebody else had it"),
         (ERRORS, "Calls for a lock, and releases, that failed"),
         (LOST, "Holds that were lost before their release"),
+        (
+            UNCONFIRMED,
+            "Holds whose lease was over before Redis confirmed it, and that may come back",
+        ),
+        (CONFIRMED_AGAIN, "Holds that Redis confirmed again after their lease was over"),
         (RENEWED, "Leases that were renewed"),
         (RECONNECTS, "Connections that replaced a broken or silent one"),
     ];

@@ -129,7 +129,7 @@ fn help_of_a_metric_stands_alone() {
     let (_, rest) = source.split_once("\nfn describe() {").expect("the descriptions");
     let describe = rest.split("\n}").next().expect("their end");
     let texts: Vec<&str> = describe.split('"').skip(1).step_by(2).collect();
-    assert_eq!(texts.len(), 13, "{texts:#?}");
+    assert_eq!(texts.len(), 15, "{texts:#?}");
     for text in texts {
         let (lower, words) =
             (text.to_lowercase(), ["lock", "lease", "hold", "redis", "connection"]);
