@@ -145,8 +145,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "renewal-of-anothers-lock",
         "kind/renew.lua",
-        "local ownership = owned(ARGV[1])\nif ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
-        "local ownership = owned(ARGV[1]) ^ 2\nif ownership == 1 then\n  redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')",
+        "local ownership = owned(ARGV[1])\nif ownership == 1 and ARGV[5]",
+        "local ownership = owned(ARGV[1]) ^ 2\nif ownership == 1 and ARGV[5]",
     ),
     // Rule 15.
     (
