@@ -9,7 +9,7 @@ use crate::system_call;
 pub(crate) const COLUMNS: [&str; 5] = ["sent", "run", "system calls", "wake-ups", "allocations"];
 
 /// The columns that only a traced process has.
-pub(crate) const TRACED: [usize; 2] = [2, 3];
+pub(crate) const TRACED: [usize; 3] = [2, 3, 4];
 
 /// What an operation cost, in the order of the columns.
 #[derive(Clone, Debug)]

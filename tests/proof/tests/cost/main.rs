@@ -59,12 +59,13 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const AT_ONCE: usize = 4;
 
 #[test]
-fn commands_and_allocations_are_those_of_the_table() {
-    compare(&[0, 1, 4]);
+fn commands_are_those_of_the_table() {
+    compare(&[0, 1]);
 }
 
+/// The tracer lets one thread run at a time. Without it a long reply may come in pieces, which are put together.
 #[test]
-fn system_calls_and_wake_ups_are_those_of_the_table() {
+fn system_calls_wake_ups_and_allocations_are_those_of_the_table() {
     if let Some(why) = counts().iter().find_map(|count| count.untraced.as_ref()) {
         skip(format!("the system forbids to trace a process: {why}"));
         return;

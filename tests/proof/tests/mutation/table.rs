@@ -2417,25 +2417,21 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::election::close_ends_campaigns_and_observations",
     ),
     // What operations cost.
+    bug("ping-before-each-command", "commands sent", "cost::commands_are_those_of_the_table"),
+    bug("look-before-each-grant", "commands of a script", "cost::commands_are_those_of_the_table"),
     bug(
-        "ping-before-each-command",
-        "commands sent",
-        "cost::commands_and_allocations_are_those_of_the_table",
+        "command-copied",
+        "allocations",
+        "cost::system_calls_wake_ups_and_allocations_are_those_of_the_table",
     ),
-    bug(
-        "look-before-each-grant",
-        "commands of a script",
-        "cost::commands_and_allocations_are_those_of_the_table",
-    ),
-    bug("command-copied", "allocations", "cost::commands_and_allocations_are_those_of_the_table"),
     bug(
         "connection-looked-at-each-time",
         "system calls",
-        "cost::system_calls_and_wake_ups_are_those_of_the_table",
+        "cost::system_calls_wake_ups_and_allocations_are_those_of_the_table",
     ),
     bug(
         "worker-woken-for-each-lock",
         "wake-ups",
-        "cost::system_calls_and_wake_ups_are_those_of_the_table",
+        "cost::system_calls_wake_ups_and_allocations_are_those_of_the_table",
     ),
 ];
