@@ -584,7 +584,8 @@ impl LockOptions {
     ///
     /// The process takes the lease again within a second of the last reply that confirmed it, and
     /// asks Redis otherwise: a lock that was deleted or taken meanwhile is noticed by then. While
-    /// threads lock over and over, the worker renews the lease more than once a second for that.
+    /// threads lock over and over, the worker renews the lease more than once a second for that. Once
+    /// they stop, the lease may linger a quarter longer than it was told, and at most 100 ms longer.
     ///
     /// Only a renewed lease of a lock that queues lingers. A process that locks more than once a
     /// microsecond sends a command now and then, because no token runs ahead of the server's clock.

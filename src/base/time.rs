@@ -59,6 +59,12 @@ impl Moment {
         Moment(self.0 - self.0 % tick)
     }
 
+    /// The first moment from this one on that is a multiple of `tick`.
+    pub(crate) fn rounded_up(self, tick: Duration) -> Moment {
+        let down = self.rounded_down(tick);
+        if down == self { self } else { down.after(tick) }
+    }
+
     /// The span from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

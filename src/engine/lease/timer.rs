@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | `EndValidity` | at the end of the lease, or of its tail | at the end of the lease |
 //! | `NoteSilence` | at the end of a lease that has a tail | never |
-//! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over |
+//! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over; up to a quarter of it later, if a thread has taken it again since the last look |
 //! | `Renew` | after a third of the lease, of a claim after 200 ms | two thirds of a heartbeat after it was last confirmed, if a thread has taken it again since the last look; then also after a third of the lease |
 //! | `Ask` | at once, if the last change of a read-write lock had no reply, an eviction was reported, or the server's clock was set | never |
 //! | `Announce` | when it was held for a second, and every twenty | never |
@@ -35,7 +35,9 @@ const SHOW_AFTER: Duration = Duration::from_millis(20);
 const REFRESHED_AFTER: Duration = Duration::from_nanos(HEARTBEAT.as_nanos() as u64 * 2 / 3);
 
 /// Leases that linger for as long, and are taken over and over, have so many turns of the worker in common in that time.
-const TURNS_PER_LINGER: u32 = 8;
+const TURNS_PER_LINGER: u32 = 4;
+/// The longest time between two such turns. A longer one could be most of the time after which they are renewed.
+const LONGEST_TICK: Duration = Duration::from_nanos(HEARTBEAT.as_nanos() as u64 / 10);
 
 /// Why the worker comes to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +87,17 @@ impl Lease {
         let was_retaken = self.was_retaken.swap(false, Ordering::SeqCst);
         let mut next = self.next_after(now);
         if was_retaken && next != Moment::FAR {
-            if self.is_held() {
-                // A linger that begins after this ends no earlier, and is renewed no earlier. Without a look by then each
-                // thread that takes the lease over and over would ask for one, and all such threads would wait for the lock
-                // of the task queue.
-                next = next.min(now.after(self.value.options.linger)).min(self.refresh_after(now));
-            }
-            next = self.shared_turn(next, now);
+            // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
+            // and over would ask for one, and all such threads would wait for the lock of the task queue.
+            let soon = now.after(self.value.options.linger);
+            next = match self.is_held() {
+                true => self.shared_turn(next.min(soon).min(self.refresh_after(now)), now),
+                // A thread will likely have taken it once more. If none has, it lingers a little longer.
+                false => next
+                    .rounded_up(self.tick())
+                    .min(soon.rounded_down(self.tick()))
+                    .min(self.lost_at()),
+            };
         }
         if next != Moment::FAR {
             next = next.min(self.next_refresh(now));
@@ -103,8 +109,12 @@ impl Lease {
     /// A moment that leases which are taken over and over have in common, a little before this one. They share turns of the
     /// worker then: beside hundreds of them it would wake for each alone, and have no processor left for its renewals.
     fn shared_turn(&self, moment: Moment, now: Moment) -> Moment {
-        let tick = self.value.options.linger / TURNS_PER_LINGER;
-        Some(moment.rounded_down(tick)).filter(|&at| at > now).unwrap_or(moment)
+        Some(moment.rounded_down(self.tick())).filter(|&at| at > now).unwrap_or(moment)
+    }
+
+    /// The time between two shared turns.
+    fn tick(&self) -> Duration {
+        (self.value.options.linger / TURNS_PER_LINGER).min(LONGEST_TICK)
     }
 
     /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.
@@ -162,7 +172,8 @@ impl Lease {
         // A renewal counts against `max_renewals`. Without it such a lease is asked for anew.
         match self.counts_renewals() {
             true => Moment::FAR,
-            false => self.confirmed_at.get().after(REFRESHED_AFTER),
+            // In a shared turn, too.
+            false => self.confirmed_at.get().after(REFRESHED_AFTER).rounded_down(self.tick()),
         }
     }
 
