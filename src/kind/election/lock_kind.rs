@@ -13,9 +13,9 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
+use crate::kind::mutex::MutexKind;
 use crate::kind::owner_value;
 use crate::protocol::lock_kind::{LockKind, Parts, Scripts, Window};
-use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
@@ -137,7 +137,7 @@ impl LockKind for ElectionKind {
     }
 
     fn look(&self, key: &[u8]) -> Call {
-        Call::plain(&[b"GET", key])
+        MutexKind.look(key)
     }
 
     fn look_tells_locks(&self) -> bool {
@@ -146,11 +146,7 @@ impl LockKind for ElectionKind {
     }
 
     fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {
-        match value {
-            Value::Nil => Ok(Vec::new()),
-            Value::BulkString(owner) => Ok(vec![owner]),
-            other => Err(unexpected(&other)),
-        }
+        MutexKind.owners(value)
     }
 
     fn waiters_key(&self, name: &Name) -> Option<Vec<u8>> {
