@@ -20,6 +20,10 @@ pub(crate) fn plant(edits: &[Edit], folder: &Path) {
     }
     for path in paths(folder).difference(&files.keys().cloned().collect()) {
         fs::remove_file(folder.join(path)).expect("a file of an earlier copy");
+        // And the folders that are empty now: to cargo each below `examples` is a package.
+        for folder_of_it in path.ancestors().skip(1).take_while(|it| *it != Path::new("")) {
+            _ = fs::remove_dir(folder.join(folder_of_it));
+        }
     }
     for (path, text) in files {
         let path = folder.join(path);
