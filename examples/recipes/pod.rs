@@ -63,8 +63,10 @@ fn main() -> Result<()> {
     let is_free = lock.try_lock()?.is_some();
     println!("SIGTERM: {status}, the lock is free: {is_free}");
 
-    // A pod that is killed keeps the lock until its lease ends, unless it was between two pieces of work.
-    start(&server)?.kill9();
+    // A pod that is killed in the midst of a piece of work keeps the lock until its lease ends.
+    let mut pod = start(&server)?;
+    thread::sleep(Duration::from_millis(25));
+    pod.kill9();
     println!("SIGKILL: {}", lock.inspect()?.to_string().lines().next().unwrap_or_default());
     if status.success() && is_free { Ok(()) } else { Err("it did not stop as it should".into()) }
 }
