@@ -59,11 +59,12 @@
 //! | [`Guard`], [`OwnedLease`], [`LeaseWatch`] | a hold of this thread; a hold on its way to another thread; a view of a hold from any thread |
 //! | [`Semaphore`], [`Permit`] | at most N holders at a time, each with a number of its own |
 //! | [`RwLock`], [`ReadGuard`], [`UpgradableReadGuard`], [`WriteGuard`] | many readers or one writer |
-//! | [`Once`], [`Period`], [`Missed`], [`Run`], [`RunOutcome`], [`LastRun`] | a job that runs [once in a period](LockClient::once) |
+//! | [`Election`], [`Leadership`], [`Leader`], [`Observation`], [`Observed`] | one leader among many processes, and who it is |
+//! | [`Once`], [`Period`], [`Missed`], [`Run`], [`Begun`], [`RunOutcome`], [`RunResult`], [`LastRun`], [`RunEnd`] | a job that runs [once in a period](LockClient::once) |
 //! | [`MultiGuard`], [`Part`], [`PartGuard`] | the holds of [several locks](LockClient::lock_all) that were taken at once |
 //! | [`LockOptions`], [`Lease`], [`Wait`], [`Release`] | how a lock is leased, waited for and released |
 //! | [`FencingToken`] | a number that grows from hold to hold, so that a database can refuse a late writer |
-//! | [`Inspection`], [`Holder`], [`WaitingProcess`] | the holders of a lock, since when, and who waits |
+//! | [`Inspection`], [`Holder`], [`WaitingProcess`], [`ServerInspection`] | the holders of a lock, since when, and who waits |
 //! | [`Access`], [`PermitCount`] | how a holder has a read-write lock; how many permits a semaphore has |
 //! | [`Loss`], [`LossCause`] | the lock that was lost, and the cause |
 //! | [`Error`], [`ErrorKind`] | what went wrong, with one predicate for each kind of failure |
@@ -92,7 +93,7 @@
 //!
 //! | feature | what it brings |
 //! | --- | --- |
-//! | `tls` | `rediss://` URLs, by rustls |
+//! | `tls` | `rediss://` URLs, by rustls; it needs a C compiler |
 //! | `metrics` | `observe::MetricsObserver`: [metrics](guide::operations#metrics) over the facade of the crate `metrics` |
 //! | `tracing` | `observe::TracingObserver`: a span for each wait and each hold, and an event for each loss |
 //! | `serde` | `ClientSettings` from a file; `Serialize` and `Deserialize` for [`FencingToken`], [`Holder`], [`Loss`], [`LossCause`], [`Lease`] and [`Access`], in [this form](guide::options#settings-from-a-file) |

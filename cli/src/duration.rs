@@ -21,8 +21,10 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         let (term, others) = rest.split_at(end_of_term(rest));
         // The places in the text of the error are those of the whole.
         let wrong = |_| {
-            humantime::parse_duration(text)
-                .map_or_else(|it| it.to_string(), |_| TOO_LONG.to_owned())
+            humantime::parse_duration(text).map_or_else(
+                |it| format!("{it}; write a time such as 500ms, 10s or 5m"),
+                |_| TOO_LONG.to_owned(),
+            )
         };
         let span = humantime::parse_duration(term).map_err(wrong)?;
         sum = sum.checked_add(span).ok_or(TOO_LONG)?;

@@ -66,7 +66,7 @@ fn main() -> Result<()> {
 
     let all = limits[0].acquire_many(AT_A_TIME)?;
     let too_many = matches!(call(&limits[1], api), Ok(true));
-    println!("a sixth call beside five: {too_many}");
+    println!("a sixth call beside five was made: {too_many}");
     all.release()?;
     if most <= AT_A_TIME && !too_many { Ok(()) } else { Err("too many".into()) }
 }

@@ -196,8 +196,9 @@ pub(crate) enum WaitKind {
 }
 
 impl Wait {
-    /// Queues in Redis, where a release hands the lock to the first living waiter. Only for
-    /// [`Mutex`](crate::Mutex) on one server or in a cluster, whose default it is.
+    /// Queues in Redis, where a release hands the lock to the first living waiter. It is the default for a
+    /// [`Mutex`](crate::Mutex), a [`Semaphore`](crate::Semaphore), a [`RwLock`](crate::RwLock) and an
+    /// [`Election`](crate::Election) on one server or in a cluster. No other lock allows it.
     ///
     /// Processes are served in order of arrival. No process polls, and a hand-over takes one
     /// command for any number of waiters. A renewed lease that is handed over is
@@ -512,9 +513,8 @@ impl LockOptions {
         self
     }
 
-    /// How to wait; default [`Wait::queue`] for a [`Mutex`](crate::Mutex), and [`Wait::notify`] for
-    /// a [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
-    /// [`QuorumClient`](crate::QuorumClient). Each kind of lock allows its default and
+    /// How to wait; default [`Wait::notify`] for a [`ReentrantLock`](crate::ReentrantLock) and for all locks of a
+    /// [`QuorumClient`](crate::QuorumClient), and [`Wait::queue`] for all others. Each kind of lock allows its default and
     /// [`Wait::spin`].
     ///
     /// ```

@@ -82,7 +82,7 @@ impl MultiGuard {
         std::mem::take(&mut self.0)
     }
 
-    /// The token of each lock, with its name. No I/O.
+    /// The token of each lock, with its name, in the order of the names. No I/O.
     ///
     /// Each is greater than that of every hold of its lock before it. Send with a write the token of the lock that
     /// protects what is written.
