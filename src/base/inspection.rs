@@ -90,7 +90,7 @@ macro_rules! origin_methods {
 
 /// Who holds a lock, for people to read.
 ///
-/// What is not known is `None`. A [`Mutex`](crate::Mutex) that this library took has everything. The value of a
+/// Unknown facts are `None`. A [`Mutex`](crate::Mutex) that this library took has everything. The value of a
 /// [`ReentrantLock`](crate::ReentrantLock) has no room for host, process and label, which are known of this client's
 /// own holds alone. A key of another library has its owner's value and its time to live.
 ///
@@ -303,7 +303,7 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// A process that stands in the queue of a lock, for people to read. What is not known is `None`.
+/// A process that stands in the queue of a lock, for people to read. Unknown facts are `None`.
 ///
 /// ```
 /// # fn demo(lock: &leasehold::Mutex) -> leasehold::Result<()> {

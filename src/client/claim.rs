@@ -16,9 +16,9 @@ impl LockClient {
     /// drop releases it. [`release_all`](LockClient::release_all) releases several in one round trip.
     ///
     /// The locks are tried in pipelines: first as many as `most`, and as long as too few were free, as many as are likely to
-    /// be enough, up to twice as many each time and 128. The iterator is asked only for what is tried. What was granted beyond `most` is given back at once, in
-    /// one more pipeline; for that moment others pass those locks over. Locks that threads of this client have cost no
-    /// command.
+    /// be enough, up to twice as many each time and 128. The iterator is asked only for what is tried. Locks that were
+    /// granted beyond `most` are given back at once, in one more pipeline; for that moment others pass them over. Locks
+    /// that threads of this client have cost no command.
     ///
     /// **Where to begin.** Workers that all begin with the same lock find the first ones taken, and try many to get a few.
     /// Give each worker another order, for example by a rotation of the list. A job that is done must not be claimed again:

@@ -16,8 +16,8 @@ use crate::wire::endpoint::{GivenServer, shown};
 
 /// The settings of a [`LockClient`] and the options of its locks, as a file in TOML, JSON or the like has them.
 ///
-/// Each field has the name of a setter of [`LockClientBuilder`], and `lock` has those of [`LockOptions`]. What is
-/// left out has the setter's default; only `url` is needed. An unknown field is an error. Times are written as
+/// Each field has the name of a setter of [`LockClientBuilder`], and `lock` has those of [`LockOptions`]. A field that
+/// is left out has the setter's default; only `url` is needed. An unknown field is an error. Times are written as
 /// `500ms`, `10s` or `5m`, and `"never"` stands for `None`.
 /// [Options](crate::guide::options#settings-from-a-file) lists the fields. [`from_env`](Self::from_env) reads the same
 /// settings from the environment.

@@ -201,7 +201,7 @@ impl Locks {
     /// other string with a time to live counts as the lock of another program. The scan goes on while the iterator
     /// is used, by `SCAN` in steps
     /// of about 1,000 keys, so a step keeps the server busy for long only where a single value that
-    /// matches is huge. What is locked or released meanwhile may be missed. In a cluster the scan ends with
+    /// matches is huge. It may miss locks that are taken or released meanwhile. In a cluster the scan ends with
     /// an error if the node that it goes through is no master any more.
     ///
     /// ```

@@ -30,7 +30,7 @@ macro_rules! every_kind_methods {
 
             /// Asks Redis who holds the lock, since when, and who waits for it, in one round trip.
             ///
-            /// What is not known is `None`, so a key that another library wrote can be looked at too. It reads and
+            /// Unknown facts are `None`, so a key that another library wrote can be looked at too. It reads and
             /// writes nothing, and works when memory is full. Text of other processes is shown without control
             /// characters.
             ///

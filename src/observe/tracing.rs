@@ -26,7 +26,7 @@ use crate::observe::{
 /// | events for renewals and exchanges with Redis | trace | `count`, `took`, `failure` |
 ///
 /// A call that went without the lock has no `how`, and an `error` if that is not because somebody else had it. Both
-/// spans are children of the span in which the call was made. What is in them are neither the thread's other spans nor
+/// spans are children of the span in which the call was made. They contain neither the thread's other spans nor its
 /// events: no span is entered, as a hold is no part of the code.
 ///
 /// ```

@@ -179,7 +179,7 @@ impl Server {
         Link::new(Arc::clone(&found.link), Arc::clone(&self.inner))
     }
 
-    /// Lets time pass. Whatever is due happens at its time: leases are renewed, waiters ask again, time-outs
+    /// Lets time pass. Everything that is due happens at its time: leases are renewed, waiters ask again, time-outs
     /// end.
     ///
     /// The call returns shortly after all that is done. What threads of the test do between two calls of the
@@ -266,7 +266,7 @@ impl Server {
     }
 
     /// Lets time pass at once, while nothing runs: like a machine that sleeps, or a process that is stopped.
-    /// Whatever is due afterwards is done before this returns.
+    /// Everything that is due afterwards is done before this returns.
     ///
     /// ```
     /// # use leasehold::LossCause;

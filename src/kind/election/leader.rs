@@ -8,7 +8,7 @@ use crate::base::token::FencingToken;
 
 /// Who leads an election, and what the leader says, at one moment.
 ///
-/// What is not known is `None`.
+/// Unknown facts are `None`.
 ///
 /// ```
 /// # fn demo(election: &leasehold::Election) -> leasehold::Result<()> {

@@ -98,7 +98,7 @@ pub enum Missed {
     #[default]
     Skip,
     /// A call runs the job for the oldest period that was missed, so calls go on until one is skipped. A period whose job
-    /// fails is tried again before later ones. What was missed before the first run is not known, so the first run is for the
+    /// fails is tried again before later ones. Redis does not know what was missed before the first run, so that run is for the
     /// present period. Redis keeps the record for at least 400 days after the last run: after a longer outage it is the
     /// first run again.
     CatchUp {

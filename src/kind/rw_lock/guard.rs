@@ -108,7 +108,7 @@ impl WriteGuard {
     /// The hold goes on: it keeps its lease, its token and its callbacks. No writer can come between. If this thread
     /// writes by another guard too, the lock stays with the writer until that one is gone.
     ///
-    /// What this thread wrote is read by others from here on. A [`transaction`](Self::transaction) whose outcome is
+    /// From here on others read what this thread wrote. A [`transaction`](Self::transaction) whose outcome is
     /// unknown may still be applied while they read.
     ///
     /// # Errors
