@@ -1,5 +1,6 @@
 //! A hold as its guard has it: released once, when the guard is dropped at the latest.
 
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use crate::base::error::{Error, Result};
@@ -18,8 +19,13 @@ enum Left {
     Last(Rc<ThreadHold>),
 }
 
+/// Stands first in what the compiler says of a guard that another thread is to get, as across an `.await`: its name is the
+/// advice.
+struct UseAnOwnedLeaseInstead;
+
 /// One of the times that this thread holds a lock.
 pub(crate) struct ThreadHeld {
+    _advice: PhantomData<*const UseAnOwnedLeaseInstead>,
     hold: Option<Rc<ThreadHold>>,
     /// As what it holds a read-write lock this time.
     access: Option<Access>,
@@ -27,7 +33,7 @@ pub(crate) struct ThreadHeld {
 
 impl ThreadHeld {
     pub(super) fn new(hold: Rc<ThreadHold>, access: Option<Access>) -> ThreadHeld {
-        ThreadHeld { hold: Some(hold), access }
+        ThreadHeld { _advice: PhantomData, hold: Some(hold), access }
     }
 
     pub(super) fn hold(&self) -> &Rc<ThreadHold> {

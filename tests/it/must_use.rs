@@ -26,3 +26,15 @@ fn unused_guard_is_said_to_need_a_name() {
         assert!(line.contains("also with `let _ = …`") && line.contains("`_guard`"), "{line}");
     }
 }
+
+/// The name of the part that is not `Send` is the advice, so it comes before all others.
+#[test]
+fn guard_begins_with_an_advice_for_what_is_not_send() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kind/hold.rs");
+    let text = std::fs::read_to_string(path).expect("a text");
+    let (_, fields) = text.split_once("struct ThreadHeld {").expect("what guards are made of");
+    assert!(
+        fields.trim_start().starts_with("_advice: PhantomData<*const UseAnOwnedLease"),
+        "{fields}"
+    );
+}
