@@ -112,8 +112,12 @@ impl Loss {
                 "its lease ran out before it was renewed".into()
             }
             (cause, Some(span)) => {
-                format!("{}, after nothing was heard of this one for {}", cause.text(), Span(span))
-                    .into()
+                let what = match cause {
+                    // It may have released it since.
+                    LossCause::Taken => "another holder got it",
+                    cause => cause.text(),
+                };
+                format!("{what}, after nothing was heard of this one for {}", Span(span)).into()
             }
             (cause, None) => cause.text().into(),
         }
@@ -195,7 +199,8 @@ pub enum LossCause {
     Expired,
     /// The lease ran out after as many renewals as `max_renewals` allows.
     RenewalsUsedUp,
-    /// Redis says that another holder has it.
+    /// Redis says that another holder has it; or one that waited for it has had it, where its lease was over and
+    /// [recoverable](crate::Lease::recoverable_for).
     Taken,
     /// Redis says that the key is gone.
     Deleted,

@@ -110,9 +110,10 @@ struct Guarded {
     end: Option<LeaseEnd>,
     /// How many times it was renewed for the present hold.
     renewals: u32,
-    /// Whether its silence was told, and for how long it was not confirmed where that has ended and was not told yet.
+    /// Whether its silence was told, and for how long its last hold was not confirmed where that has ended and was not told
+    /// yet: another thread may have the lease by then.
     is_silence_told: bool,
-    returned_after: Option<Duration>,
+    returned_after: Option<(Duration, FencingToken)>,
     /// How many renewals have failed since the last that was confirmed, and why the last of them did.
     failures: u32,
     failure: Option<Failure>,
@@ -366,20 +367,20 @@ impl Lease {
         self.valid_until() <= now && now < self.lost_at()
     }
 
-    /// Whether it has become silent or has come back, once for each time.
-    pub(crate) fn next_silence(&self, now: Moment) -> Option<Silence> {
+    /// Whether it has become silent or has come back, once for each time, and the token of the hold that it was about.
+    pub(crate) fn next_silence(&self, now: Moment) -> Option<(Silence, FencingToken)> {
         if self.value.options.lease.tail().is_zero() {
             return None;
         }
         let mut guarded = self.guarded.lock();
-        if let Some(after) = guarded.returned_after.take() {
-            return Some(Silence::Over(after));
+        if let Some((after, token)) = guarded.returned_after.take() {
+            return Some((Silence::Over(after), token));
         }
         if guarded.is_silence_told || !self.is_silent(now) {
             return None;
         }
         guarded.is_silence_told = true;
-        Some(Silence::Begun(self.unheard(now)))
+        Some((Silence::Begun(self.unheard(now)), self.token()))
     }
 
     /// Whether it was released or lost.
@@ -507,7 +508,7 @@ impl Lease {
         self.valid_until.set(leased);
         if guarded.is_silence_told && now < leased {
             guarded.is_silence_told = false;
-            guarded.returned_after = Some(self.unheard(now));
+            guarded.returned_after = Some((self.unheard(now), self.token()));
         }
         self.insists_at.set(Moment::FAR);
         self.confirmed_at.raise(sent);
@@ -527,10 +528,12 @@ impl Lease {
         }
     }
 
-    /// A renewal was refused. In its tail it may have been left to those who wait. They have had the time to ask when they
-    /// would count as dead: then it insists, because nobody else may be left (rule 50).
+    /// A renewal has left it to those who wait, which is no failure. They have had the time to ask when they would count as
+    /// dead: then it insists, because nobody else may be left (rule 50).
     pub(crate) fn yielded(&self, now: Moment) {
-        if self.is_silent(now) && self.insists_at.get() == Moment::FAR {
+        // It may be over there before it is here, as after a step of the server's clock. No other thread may get it then.
+        self.failing.store(true, Ordering::SeqCst);
+        if self.insists_at.get() == Moment::FAR {
             self.insists_at.set(now.after(DEAD_AFTER));
         }
     }
@@ -609,7 +612,12 @@ impl Lease {
 
     /// The cause of a loss that a reply has shown to a request about it, where it may have run out before.
     pub(crate) fn cause_of(&self, cause: LossCause, now: Moment) -> LossCause {
-        self.cause_by(cause, now, &self.guarded.lock())
+        let guarded = self.guarded.lock();
+        match guarded.end {
+            // The worker has had the same reply before.
+            Some(LeaseEnd::Lost(cause)) => cause,
+            _ => self.cause_by(cause, now, &guarded),
+        }
     }
 
     fn cause_by(&self, cause: LossCause, now: Moment, guarded: &Guarded) -> LossCause {
@@ -619,6 +627,10 @@ impl Lease {
         match cause {
             _ if now < until => cause,
             LossCause::Taken if until < self.lost_at() => cause,
+            // It was left to those who wait, and one of them has had it, and has released it by now.
+            LossCause::Deleted if now < self.lost_at() && self.insists_at.get() != Moment::FAR => {
+                LossCause::Taken
+            }
             _ => self.natural_cause(guarded),
         }
     }

@@ -7,9 +7,10 @@ use crate::base::error::Error;
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
-use crate::base::sync::spawn;
+use crate::base::sync::{self, Arc, spawn};
 use crate::client::LockClient;
 use crate::kind::{Guard, Mutex, OwnedLease};
+use crate::observe::{ConfirmedAgain, Observer, Unconfirmed};
 use crate::testing::{Link, Server};
 use crate::wire::Value;
 
@@ -422,4 +423,74 @@ fn leadership_comes_back_or_goes_to_a_candidate() {
             }
         }
     }
+}
+
+/// A thread of this client that waits in the queue, and releases the lock as soon as it has it.
+fn brief_waiter(server: &Server, client: &LockClient) -> Receiver<Result<(), Error>> {
+    let (sender, receiver) = unbounded();
+    let lock = client.mutex("a").unwrap();
+    listen(client);
+    spawn("waiter", move || _ = sender.send(lock.lock().and_then(Guard::release))).unwrap();
+    until(|| server.is_queued_for("a"));
+    server.advance(Duration::ZERO);
+    receiver
+}
+
+/// The renewal left the lock to those who wait, and one of them has had it: the server has refused nothing, and Redis was
+/// there.
+#[test]
+fn hold_that_was_left_to_a_waiter_is_lost_to_it_also_if_that_has_released_it() {
+    let held = Held::new();
+    let there = held.server.client();
+    let waiter = brief_waiter(&held.server, &there);
+    // It can ask only after the renewal, as if the network had lost its requests.
+    let far = held.server.link(&there);
+    far.silence();
+    held.server.suspend(SECOND * 5);
+    held.server.advance(SECOND / 2);
+    held.assert_silent();
+    held.link.cut();
+    far.restore();
+    held.server.run_until(|| !waiter.is_empty());
+    waiter.recv_timeout(SOON).unwrap().unwrap();
+    held.link.restore();
+    held.server.advance(SECOND * 2);
+    let loss = held.guard.loss().unwrap();
+    assert_eq!(loss.cause(), LossCause::Taken, "{loss}");
+    assert!(loss.to_string().contains("nothing was heard of this one for"), "{loss}");
+}
+
+/// Each silence is told of once, and its end as well, with the token of the hold that was not confirmed.
+#[test]
+fn silences_are_told_with_the_token_of_their_hold() {
+    #[derive(Default)]
+    struct Told(sync::Mutex<Vec<(bool, u64)>>);
+    impl Observer for Told {
+        fn unconfirmed(&self, event: &Unconfirmed<'_>) {
+            self.0.lock().push((false, event.token.get()));
+        }
+        fn confirmed_again(&self, event: &ConfirmedAgain<'_>) {
+            self.0.lock().push((true, event.token.get()));
+        }
+    }
+    let server = Server::standing_still();
+    let told = Arc::new(Told::default());
+    let client =
+        server.connect(LockClient::builder("redis://any").observer(Arc::clone(&told))).unwrap();
+    let link = server.link(&client);
+    let lock = client.mutex_with("a", tailed().linger(SECOND)).unwrap();
+    listen(&client);
+    let guard = lock.lock().unwrap();
+    let token = guard.fencing_token().get();
+    link.delay_requests(1_000, SECOND * 30);
+    server.advance(SECOND * 5);
+    until(|| told.0.lock().len() == 1);
+    link.restore();
+    guard.check().unwrap();
+    guard.release().unwrap();
+    let next = lock.lock().unwrap();
+    assert_eq!(next.fencing_token().get(), token + 1, "it has the same lease");
+    server.advance(SECOND * 2);
+    until(|| told.0.lock().len() > 1);
+    assert_eq!(*told.0.lock(), [(false, token), (true, token)]);
 }

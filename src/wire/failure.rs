@@ -76,6 +76,8 @@ impl fmt::Display for Shortage {
 
 /// The beginning of a script's refusal if the key holds data of the same type as the lock.
 pub(super) const NO_LOCK: &str = "not a lock: ";
+/// So the error of a renewal begins that has left its lock to others, behind its code.
+const YIELDS: &str = "its lease is over";
 
 /// What a server's refusal means to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,6 +359,13 @@ impl Failure {
         let says_no_lock =
             |error: &RedisError| error.detail().is_some_and(|it| it.starts_with(NO_LOCK));
         matches!(self, Failure::Refused(error) if self.is_wrong_type() && says_no_lock(error))
+    }
+
+    /// Whether a renewal has left its lock to those who wait for it (rule 50): the script says so, and no node of a cluster.
+    pub(crate) fn is_yield(&self) -> bool {
+        let Failure::Refused(error) = self else { return false };
+        let says_so = error.detail().is_some_and(|it| it.starts_with(YIELDS));
+        error.code() == Some("TRYAGAIN") && says_so
     }
 
     /// Whether a node of a cluster refused it because another has the key, or is about to have it.

@@ -385,7 +385,9 @@ impl Runner {
             return;
         }
         let took = self.clock.now().since(sent);
-        let failure = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
+        // One that left its lock to others had the reply that it asked for.
+        let mut failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+        let failure = failures.find(|failure| !failure.is_yield());
         let outcome = failure.map_or(Ok(()), |failure| Err(Error::from(failure.clone()).kind()));
         let is_owned = |outcome: &Result<OwnershipReply, Failure>| {
             outcome.as_ref().is_ok_and(|reply| reply.ownership == Ownership::Owned)
@@ -482,9 +484,9 @@ fn end_over(Watched { lease, slot }: &Watched, report: &mut Report) -> bool {
 
 /// Tells of a lease that has become silent, or has come back.
 fn tell_silence(lease: &Lease, now: Moment, observers: &Observers, report: &mut Report) {
-    let Some(silence) = lease.next_silence(now) else { return };
+    let Some((silence, token)) = lease.next_silence(now) else { return };
     report.silence(lease, silence);
-    let (target, token) = (Arc::clone(&lease.value.target), lease.token());
+    let target = Arc::clone(&lease.value.target);
     observers.tell_aside(move |observer| {
         let (name, kind) = (target.name().as_bytes(), target.kind().name());
         match silence {

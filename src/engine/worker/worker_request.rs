@@ -183,14 +183,12 @@ fn failed(
     let retry = retry_at(left, now).max(now.after(least)).min(lease.lost_at());
     let is_live = !lease.is_over();
     match need {
+        LeaseNeed::Renew if failure.is_yield() => lease.yielded(now),
         LeaseNeed::Renew => {
             // Redis may have renewed it all the same. Should the lease be lost, its release must reach
             // that far.
             if may_remain(protocol, &lease.value.bytes, &failure) {
                 lease.may_last_until(now.after(lease.value.key_ttl()));
-            }
-            if failure.is_refusal() {
-                lease.yielded(now);
             }
             let failures = lease.renewal_failed(failure.clone());
             report.failed(lease, failure, failures, is_live.then_some(retry));

@@ -1347,6 +1347,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over",
     ),
     bug(
+        "left-lock-told-as-expired",
+        "rule 51",
+        "leasehold::tests::tail::hold_that_was_left_to_a_waiter_is_lost_to_it_also_if_that_has_released_it",
+    ),
+    bug(
         "overdue-leader-leads",
         "rule 47",
         "leasehold::tests::tail::leadership_comes_back_or_goes_to_a_candidate",
