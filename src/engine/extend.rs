@@ -147,11 +147,17 @@ impl Holding {
         }
         self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
-        let owner = &self.hold.lease.value.bytes;
-        let outcome = if target.weighted().is_some() {
-            // There may be very many holders. A renewal that lengthens nothing asks about this one.
-            let outcome =
-                context.ask(|it, deadline| it.extend(target, owner, SHORTEST, 0, deadline));
+        let (lease, owner) = (&self.hold.lease, &self.hold.lease.value.bytes);
+        let asked = lease.value.options.lease;
+        let outcome = if target.weighted().is_some() || !asked.tail().is_zero() {
+            // There may be very many holders. A renewal that lengthens nothing asks about this one. And a lease with a tail
+            // may end earlier there than its holder believes, as after a step of the server's clock: then it is free to
+            // whoever asks although its owner has the key, so it is made as long as that.
+            let ttl = match asked.tail() {
+                Duration::ZERO => SHORTEST,
+                _ => asked.key_ttl(lease.valid_until().since(self.now())),
+            };
+            let outcome = context.ask(|it, deadline| it.extend(target, owner, ttl, 0, deadline));
             outcome.map(|reply| reply.ownership)
         } else {
             let is_ours = |holder: &ReportedHolder| *holder.owner == **owner;

@@ -460,6 +460,19 @@ fn hold_that_was_left_to_a_waiter_is_lost_to_it_also_if_that_has_released_it() {
     assert!(loss.to_string().contains("nothing was heard of this one for"), "{loss}");
 }
 
+/// That the server's clock is ahead makes a lease end early there. Its owner has the key still, but so has whoever asks.
+#[test]
+fn check_makes_a_lease_as_long_as_its_holder_believes() {
+    let held = Held::new();
+    let there = held.server.client();
+    let rival = there.mutex("a").unwrap();
+    held.server.set_clock(5_000_000);
+    assert!(held.key_ttl() < TAIL && held.guard.is_valid(), "it is over there, and not here");
+    held.guard.check().unwrap();
+    assert!(rival.try_lock().unwrap().is_none(), "it was said to be held, and still is");
+    assert!(held.guard.is_valid());
+}
+
 /// Each silence is told of once, and its end as well, with the token of the hold that was not confirmed.
 #[test]
 fn silences_are_told_with_the_token_of_their_hold() {

@@ -1352,6 +1352,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::hold_that_was_left_to_a_waiter_is_lost_to_it_also_if_that_has_released_it",
     ),
     bug(
+        "check-of-an-overdue-lease-leaves-it",
+        "rule 50",
+        "leasehold::tests::tail::check_makes_a_lease_as_long_as_its_holder_believes",
+    ),
+    bug(
         "overdue-leader-leads",
         "rule 47",
         "leasehold::tests::tail::leadership_comes_back_or_goes_to_a_candidate",
