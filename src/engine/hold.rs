@@ -139,6 +139,14 @@ impl Hold {
         self.lease.valid_until().min(self.limit)
     }
 
+    /// The end of its validity, or of the time in which it may be valid again; the past once it is not live any more.
+    pub(crate) fn lost_at(&self) -> Moment {
+        if self.is_over.load(Ordering::SeqCst) {
+            return Moment::PAST;
+        }
+        self.lease.lost_at().min(self.limit)
+    }
+
     pub(crate) fn is_valid_at(&self, now: Moment) -> bool {
         now < self.valid_until()
     }

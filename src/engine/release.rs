@@ -370,7 +370,8 @@ impl Holding {
     /// For how long its validity has been over, if a reply may make it valid once more.
     fn silence(&self) -> Option<Duration> {
         let now = self.now();
-        let is_silent = self.hold.is_live() && self.hold.lease.is_silent(now);
+        // One that `max_hold` has ended meanwhile does not come back.
+        let is_silent = now < self.hold.lost_at() && self.hold.lease.is_silent(now);
         is_silent.then(|| now.since(self.hold.lease.valid_until()))
     }
 

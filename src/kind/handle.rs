@@ -238,6 +238,11 @@ impl Handle {
         self.hold_count() > 0
     }
 
+    /// Whether a hold of this thread is not lost: it is valid, or may be again.
+    pub(super) fn has_hold(&self) -> bool {
+        find(&self.slot).is_some_and(|it| self.slot.context().now() < it.holding().hold.lost_at())
+    }
+
     pub(crate) fn hold_count(&self) -> u32 {
         // Zero for a lost hold, although its guards are there: a caller that counts wants to know
         // whether it is protected.

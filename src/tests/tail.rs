@@ -9,7 +9,7 @@ use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{self, Arc, spawn};
 use crate::client::LockClient;
-use crate::kind::{Guard, Mutex, OwnedLease};
+use crate::kind::{Begun, Guard, Mutex, OwnedLease, Period};
 use crate::observe::{ConfirmedAgain, Observer, Unconfirmed};
 use crate::testing::{Link, Server};
 use crate::wire::Value;
@@ -471,6 +471,53 @@ fn check_makes_a_lease_as_long_as_its_holder_believes() {
     held.guard.check().unwrap();
     assert!(rival.try_lock().unwrap().is_none(), "it was said to be held, and still is");
     assert!(held.guard.is_valid());
+}
+
+/// What a run is recorded by may come back, too.
+#[test]
+fn run_of_a_job_rides_out_an_outage_that_is_longer_than_its_lease() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let link = server.link(&client);
+    let period = Period::every(SECOND * 3_600);
+    let (sender, receiver) = unbounded();
+    let job = client.once_with("job", period, tailed()).unwrap();
+    let (began, begun) = unbounded();
+    let (go, goes) = unbounded::<()>();
+    let body = move || {
+        let Begun::Run(run) = job.begin().unwrap() else { panic!("it is due") };
+        began.send(()).unwrap();
+        goes.recv().unwrap();
+        _ = sender.send(run.succeed());
+    };
+    spawn("job", body).unwrap();
+    begun.recv_timeout(SOON).unwrap();
+    link.cut();
+    server.advance(SECOND * 5);
+    go.send(()).unwrap();
+    until(|| server.has_sleeper());
+    server.advance(SECOND * 3);
+    assert!(receiver.try_recv().is_err(), "it may come back");
+    link.restore();
+    server.run_until(|| !receiver.is_empty());
+    receiver.recv_timeout(SOON).unwrap().unwrap();
+}
+
+/// A job must not run itself, also while its lock may come back.
+#[test]
+fn job_that_is_not_confirmed_does_not_run_itself() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let link = server.link(&client);
+    let job = client.once_with("job", Period::every(SECOND * 3_600), tailed()).unwrap();
+    let Begun::Run(run) = job.begin().unwrap() else { panic!("it is due") };
+    link.cut();
+    server.advance(SECOND * 5);
+    link.restore();
+    assert!(!run.guard().is_valid());
+    let error = job.begin().unwrap_err();
+    assert!(error.is_config(), "{error}");
+    run.succeed().unwrap();
 }
 
 /// Each silence is told of once, and its end as well, with the token of the hold that was not confirmed.

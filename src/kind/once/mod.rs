@@ -248,7 +248,7 @@ impl Once {
     pub fn begin(&self) -> Result<Begun> {
         self.policy.check().map_err(|error| error.of(self.handle.name()))?;
         // A thread that holds the lock would enter it once more, and succeed twice.
-        if self.handle.hold_count() > 0 {
+        if self.handle.has_hold() {
             let wrong = "this thread holds the lock of the job";
             return Err(Error::config("run", wrong, "a thread without it").of(self.handle.name()));
         }
@@ -265,7 +265,7 @@ impl Once {
             };
         };
         // Once more under the lock: another may have done the job meanwhile, and time has passed.
-        let lease_end = || guard.holding().hold.valid_until();
+        let lease_end = || guard.holding().hold.lost_at();
         let (record, looked) = self.look(lease_end)?;
         let (number, tries) = match self.judge(&record, true) {
             Continue(due) => due,
@@ -318,7 +318,7 @@ impl Once {
     /// Notes that the last run has died, if it has: that counts from now on, and later calls need no lock to see it.
     fn note_over(&self, record: &Record, guard: &Guard) -> Result<()> {
         let Some(mark) = record.without_end() else { return Ok(()) };
-        let lease_end = || guard.holding().hold.valid_until();
+        let lease_end = || guard.holding().hold.lost_at();
         ride_out_writing(
             &self.handle,
             lease_end,

@@ -85,7 +85,7 @@ impl Run {
     /// Records that the job succeeded: its period is done. Then releases the lock.
     ///
     /// If Redis does not reply, this tries again for [`give_up_after`](crate::LockClientBuilder::give_up_after), while the
-    /// lease is valid.
+    /// lease is valid or may be again.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Run {
 
     /// Writes an end, in spite of an outage that is shorter than the lease.
     fn write(&self, end: &End, consequence: &str) -> Result<()> {
-        let lease_end = || self.guard.holding().hold.valid_until();
+        let lease_end = || self.guard.holding().hold.lost_at();
         ride_out_writing(&self.handle, lease_end, consequence, || {
             record::write(&self.handle, &self.guard, &self.entry, end)
         })
