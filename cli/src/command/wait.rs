@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use leasehold::{ListedLock, LockClient};
+use leasehold::{Holder, ListedLock, LockClient};
 use serde_json::json;
 
 use crate::command::show::Named;
@@ -58,7 +58,9 @@ impl WaitArguments {
         let (mut replied, mut pause) = (start, PAUSES[0]);
         loop {
             let found = self.named.find(client).map(|mut locks| {
-                locks.retain(|lock| !lock.inspection().holders().is_empty());
+                // One whose lease is over keeps nobody out.
+                let keeps = |holder: &Holder| holder.overdue().is_none();
+                locks.retain(|lock| lock.inspection().holders().iter().any(keeps));
                 locks
             });
             let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));

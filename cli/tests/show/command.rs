@@ -279,6 +279,17 @@ fn wait_ends_when_the_lock_is_free_or_the_time_is_over() {
     });
 }
 
+/// Such a holder may come back, and keeps nobody out.
+#[test]
+fn wait_ends_when_a_lease_is_over_although_its_key_is_there() {
+    let server = server();
+    let owner = "2q:0f:1:30000:27000:7:host:label";
+    ask::<()>(&server, &["SET", "a", owner, "PX", "57000"]);
+    run(&server, ["wait", "-n", "a"]).ends(1);
+    ask::<()>(&server, &["PEXPIRE", "a", "26000"]);
+    run(&server, ["wait", "-n", "a"]).ends(0);
+}
+
 /// As in `leasehold ls | head -1`, with pipefail.
 #[test]
 fn reader_that_has_seen_enough_is_no_failure() {
