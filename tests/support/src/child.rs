@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -74,6 +75,8 @@ pub struct Child {
 #[derive(Debug, Clone)]
 pub struct ChildBuilder {
     role: String,
+    /// Instead of this one.
+    program: Option<PathBuf>,
     arguments: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
 }
@@ -92,6 +95,12 @@ impl ChildBuilder {
         self
     }
 
+    /// Runs another program than this one, which plays the role in the same way.
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.program = Some(path.into());
+        self
+    }
+
     /// Adds an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         let pair = (name.as_ref().to_owned(), value.as_ref().to_owned());
@@ -103,9 +112,9 @@ impl ChildBuilder {
     ///
     /// # Errors
     ///
-    /// If this program cannot be started again.
+    /// If the program cannot be started.
     pub fn start(self) -> io::Result<Child> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(self.program.map_or_else(std::env::current_exe, Ok)?);
         command
             .args(&self.arguments)
             .envs(self.variables)
@@ -130,7 +139,12 @@ impl ChildBuilder {
 impl Child {
     /// Returns the settings of a child that plays this role.
     pub fn role(role: &str) -> ChildBuilder {
-        ChildBuilder { role: role.to_owned(), arguments: Vec::new(), variables: Vec::new() }
+        ChildBuilder {
+            role: role.to_owned(),
+            program: None,
+            arguments: Vec::new(),
+            variables: Vec::new(),
+        }
     }
 
     /// Waits for a line of the role that begins with `prefix`, skips others, and returns the rest
