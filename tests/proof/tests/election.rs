@@ -26,15 +26,17 @@ use leasehold_support::{Child, Server, lag};
 const TEST: &str = "terms_grow_and_observers_see_what_happened";
 const PROCESSES: usize = 5;
 const LEASE: Duration = Duration::from_millis(900);
+/// That of the leases of some processes.
+const TAIL: Duration = Duration::from_millis(2_700);
 const SOON: Duration = Duration::from_secs(60);
 const LAST: &str = "last";
 /// The server is killed about so often.
 const RESTART: Duration = Duration::from_secs(5);
 
-fn election(url: &str, lease: Duration) -> (LockClient, Election) {
+fn election(url: &str, lease: Lease) -> (LockClient, Election) {
     // Not connected yet: the server may be about to come back.
     let client = LockClient::builder(url).build().unwrap();
-    let options = LockOptions::new().lease(Lease::renewed(lease));
+    let options = LockOptions::new().lease(lease);
     let election = client.election_with("x", options).unwrap();
     (client, election)
 }
@@ -57,11 +59,23 @@ fn lead(election: &Election, record: &Record) {
             _ => rng.u64(0..80),
         };
         let end = Instant::now() + Duration::from_millis(stay);
+        let mut is_silent = false;
         loop {
             // In this order, so that it was valid at some moment between the two.
             let (before, is_valid, after) = (now(), leadership.is_valid(), now());
             if !is_valid {
-                break;
+                if leadership.loss().is_some() {
+                    break;
+                }
+                // It may lead again, with the same term, and nobody leads in between.
+                if !std::mem::replace(&mut is_silent, true) {
+                    record.line(&format!("S {term}"));
+                }
+                sleep(Duration::from_millis(rng.u64(1..10)));
+                continue;
+            }
+            if std::mem::take(&mut is_silent) {
+                record.line(&format!("B {term}"));
             }
             record.line(&format!("V {term} {before} {after}"));
             if Instant::now() >= end {
@@ -103,7 +117,9 @@ fn observe(election: &Election, record: &Record) {
 }
 
 fn campaign_and_observe(url: &str, record: &Record) {
-    let (_client, election) = election(url, LEASE);
+    let lease = Lease::renewed(LEASE);
+    let lease = if Rng::new().bool() { lease.recoverable_for(TAIL) } else { lease };
+    let (_client, election) = election(url, lease);
     thread::scope(|scope| {
         scope.spawn(|| observe(&election, record));
         lead(&election, record);
@@ -178,6 +194,8 @@ struct History {
     valid: BTreeMap<u64, (u64, u64)>,
     led: BTreeMap<u64, usize>,
     said: usize,
+    /// How often a leader was silent, and how often it came back.
+    silences: (usize, usize),
     /// What each observer saw, and whether its process lived to the end.
     seen: Vec<(Vec<Option<State>>, bool)>,
 }
@@ -195,6 +213,8 @@ impl History {
                     (*first, *last) = ((*first).min(number(3)), (*last).max(number(2)));
                 }
                 "P" => self.said += 1,
+                "S" => self.silences.0 += 1,
+                "B" => self.silences.1 += 1,
                 "O" => {
                     let word = (words[2] != "-").then(|| words[2].to_owned());
                     seen.push(Some((number(1), word)));
@@ -276,7 +296,7 @@ fn terms_grow_and_observers_see_what_happened() {
         let victim = rng.usize(..PROCESSES);
         match rng.u8(..4) {
             0 => trial.kill(victim),
-            1 => trial.pause(victim, LEASE.mul_f64(1.8 * rng.f64())),
+            1 => trial.pause(victim, LEASE.mul_f64(2.4 * rng.f64())),
             _ if begin.elapsed() > RESTART.mul_f64(f64::from(restarts) + 0.3) => {
                 trial.server.restart();
                 restarts += 1;
@@ -284,7 +304,7 @@ fn terms_grow_and_observers_see_what_happened() {
             _ => {}
         }
     }
-    let (_client, election) = election(trial.server.url().as_str(), LEASE);
+    let (_client, election) = election(trial.server.url().as_str(), Lease::renewed(LEASE));
     let leadership = election.try_campaign_for(SOON).unwrap().expect("its turn");
     leadership.proclaim(LAST).unwrap();
     trial.hear_from_all(LAST, SOON);
@@ -301,11 +321,13 @@ fn terms_grow_and_observers_see_what_happened() {
     let seen: usize = history.seen.iter().map(|(seen, _)| seen.len()).sum();
     let changes = happened.len();
     println!(
-        "election: {} terms led, {} words said, {changes} changes, {seen} of them seen by {} observers; {} kills, {} \
-         pauses, {restarts} restarts; {} violations",
+        "election: {} terms led, {} words said, {changes} changes, {seen} of them seen by {} observers; {} silences, {} \
+         of which ended; {} kills, {} pauses, {restarts} restarts; {} violations",
         history.led.len(),
         history.said,
         history.seen.len(),
+        history.silences.0,
+        history.silences.1,
         trial.kills,
         trial.stops,
         found.len()
@@ -347,7 +369,7 @@ fn checker_finds_what_is_wrong() {
 
 /// What a process does that leads until it is told to end, or is killed.
 fn lead_once(url: &str, lease: Duration) {
-    let (client, election) = election(url, lease);
+    let (client, election) = election(url, Lease::renewed(lease));
     let leadership = election.campaign().unwrap();
     leadership.confirm().unwrap();
     tell("leads");
@@ -372,7 +394,7 @@ fn time_without_a_leader() {
     }
     let rounds: u32 = std::env::var("LEASEHOLD_ROUNDS").map_or(20, |text| text.parse().unwrap());
     let server = Server::start().unwrap();
-    let (_client, election) = election(server.url().as_str(), LEASE);
+    let (_client, election) = election(server.url().as_str(), Lease::renewed(LEASE));
     for how in ["kill -9", "close", "resign"] {
         let mut times = Vec::new();
         for round in 0..rounds {

@@ -50,6 +50,23 @@ fn a_short_round_has_no_violation() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn silent_hold_comes_back_or_is_taken() -> Result<()> {
+    let mut crew = Crew::hire(PROCESSES, child)?;
+    let mut tally = Tally::default();
+    for number in 0..60 {
+        let plan = Plan::silent(SEED, number);
+        let report = trial::run(&mut crew, &plan)?;
+        assert!(report.violations.is_empty(), "{}", complaint(&plan, &report));
+        tally.add(&report);
+        let (silent, back) = tally.silences;
+        if back > 0 && silent > back {
+            return Ok(());
+        }
+    }
+    panic!("of silent holds some come back, and some do not:\n{}", tally.text());
+}
+
 /// Runs trials over several servers until this number was not void.
 fn over_several(plan: impl Fn(u64) -> quorum::Plan, wanted: u64, pause: Duration) -> Result<Tally> {
     let mut crew = quorum::Crew::hire(PROCESSES, child)?;

@@ -13,6 +13,15 @@ pub enum Ended {
     Failed(Outcome),
 }
 
+/// A time in which a hold was not valid, and could come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// The end of its validity, as far as was known.
+    pub from: u64,
+    /// When it was valid again, or at least still the owner in Redis; `None` if it never was.
+    pub to: Option<u64>,
+}
+
 /// One call for a lock and, if it was granted, its hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
@@ -36,6 +45,8 @@ pub struct Call {
     pub first_valid_until: u64,
     /// The last moment that it was known to be valid until.
     pub valid_until: u64,
+    /// When it was silent, in order.
+    pub silences: Vec<Silence>,
     /// When the loss was signalled.
     pub lost: Option<u64>,
     /// When the release began, whether the hold was valid just before, and how long it may take.
@@ -65,6 +76,7 @@ impl Call {
             token: None,
             first_valid_until: 0,
             valid_until: 0,
+            silences: Vec::new(),
             lost: None,
             releasing: None,
             released: None,
@@ -81,17 +93,39 @@ impl Call {
                 (self.returned, self.token) = (Some(at), Some(*token));
                 (self.first_valid_until, self.valid_until) = (*valid_until, *valid_until);
             }
-            What::Valid { until } => self.valid_until = self.valid_until.max(*until),
+            What::Silent => {
+                let from = self.valid_until.min(at);
+                self.silences.push(Silence { from, to: None });
+            }
+            What::Valid { until } => {
+                self.came_back(at);
+                self.valid_until = self.valid_until.max(*until);
+            }
             What::Busy => self.end(at, Ended::Busy),
             What::Failed(outcome) => self.end(at, Ended::Failed(*outcome)),
             What::Entered { accepted, .. } => self.entered = Some((at, *accepted)),
             What::Wrote { accepted, .. } => self.wrote = Some((at, *accepted)),
             What::Transacted { id, outcome } => self.transacted = Some((at, *id, *outcome)),
-            What::Releasing { valid, budget } => self.releasing = Some((at, *valid, *budget)),
+            What::Releasing { valid, budget } => {
+                if *valid {
+                    self.came_back(at);
+                }
+                self.releasing = Some((at, *valid, *budget));
+            }
             What::Released(outcome) => {
+                // The release has found it the owner.
+                if let (Outcome::Done, Some((begun, ..))) = (outcome, self.releasing) {
+                    self.came_back(begun);
+                }
                 (self.released, self.over) = (Some((at, *outcome)), Some(at));
             }
             _ => {}
+        }
+    }
+
+    fn came_back(&mut self, at: u64) {
+        if let Some(silence) = self.silences.last_mut().filter(|silence| silence.to.is_none()) {
+            silence.to = Some(at);
         }
     }
 
@@ -111,6 +145,24 @@ impl Call {
             None => self.valid_until,
         };
         Some((begin, end.min(self.lost.unwrap_or(u64::MAX)).max(begin)))
+    }
+
+    /// The windows in which it was valid, one after the other: its [`window`](Self::window) without its silences.
+    pub fn windows(&self) -> Vec<(u64, u64)> {
+        let Some((mut begin, end)) = self.window() else { return Vec::new() };
+        let mut windows = Vec::new();
+        for (from, to) in self.returns() {
+            windows.push((begin, from.min(end)));
+            begin = to;
+        }
+        windows.push((begin, end));
+        windows.retain(|(begin, end)| begin < end);
+        windows
+    }
+
+    /// The silences from which it came back.
+    pub(crate) fn returns(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.silences.iter().filter_map(|silence| Some((silence.from, silence.to?)))
     }
 
     /// The caller, for people.

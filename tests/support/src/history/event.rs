@@ -46,7 +46,9 @@ pub enum What {
         /// When it is valid until, as far as is known at this moment.
         valid_until: u64,
     },
-    /// Still held, and valid so long as is known now.
+    /// Its lease is over, and it may come back.
+    Silent,
+    /// Still held, or again after a silence, and valid so long as is known now.
     Valid {
         /// Until when.
         until: u64,
@@ -159,6 +161,7 @@ pub(crate) fn line(event: &Event) -> String {
         What::Invoked { budget, waits } => format!("invoked {budget} {}", u64::from(*waits)),
         What::Granted { token, valid_until } => format!("granted {token} {valid_until}"),
         What::Valid { until } => format!("valid {until}"),
+        What::Silent => "silent".to_owned(),
         What::Busy => "busy".to_owned(),
         What::Failed(outcome) => format!("failed {outcome}"),
         What::Lost { token } => format!("lost {token}"),
@@ -193,6 +196,7 @@ fn what(name: &str, first: Option<&str>, second: Option<&str>) -> Option<What> {
         "invoked" => What::Invoked { budget: number(first)?, waits: truth(second)? },
         "granted" => What::Granted { token: number(first)?, valid_until: number(second)? },
         "valid" => What::Valid { until: number(first)? },
+        "silent" => What::Silent,
         "busy" => What::Busy,
         "failed" => What::Failed(outcome(first)?),
         "lost" => What::Lost { token: number(first)? },
@@ -224,6 +228,7 @@ mod tests {
         for what in [
             What::Invoked { budget: 5, waits: true },
             What::Granted { token: 7, valid_until: 9 },
+            What::Silent,
             What::Valid { until: 8 },
             What::Busy,
             What::Failed(Outcome::Unknown),

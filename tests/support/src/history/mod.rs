@@ -42,7 +42,7 @@ mod write;
 use std::fmt;
 
 pub use access::{AccessKind, AccessWindow, check_accesses};
-pub use call::{Call, Ended};
+pub use call::{Call, Ended, Silence};
 pub use event::{Event, Outcome, Snapshot, What};
 pub use order::c6;
 pub use outcome::{c4, c4_but_busy};
@@ -123,6 +123,12 @@ impl History {
                 })
             })
             .count()
+    }
+
+    /// Returns how often a hold was silent, and how often one came back from that.
+    pub fn silences(&self) -> (usize, usize) {
+        let silences = || self.holds().flat_map(|hold| &hold.silences);
+        (silences().count(), silences().filter(|silence| silence.to.is_some()).count())
     }
 
     /// Runs all checkers.

@@ -26,8 +26,9 @@ pub fn c2(history: &History) -> Vec<Violation> {
     for hold in history.holds() {
         let refusals = [hold.entered, hold.wrote].into_iter().flatten();
         let refused = refusals.filter(|(_, accepted)| !accepted).map(|(at, _)| at).next();
-        let Some((at, (begin, end))) = refused.zip(promised(history, hold)) else { continue };
-        if begin <= at && at < end {
+        let Some(at) = refused else { continue };
+        let mut windows = promised(history, hold).into_iter();
+        if let Some((_, end)) = windows.find(|(begin, end)| *begin <= at && at < *end) {
             let text = format!("{} was refused at {at}, valid until {end}", hold.shown());
             found.push(Violation::new("C2", text));
         }

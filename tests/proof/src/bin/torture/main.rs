@@ -17,10 +17,11 @@
 //!
 //! A trial lasts a second or two: each process has threads that lock, write to a resource that
 //! checks fencing tokens, and release, through a proxy of its own; one or two faults happen and are
-//! healed. With `--quorum` there is a proxy for each process and server, and up to three faults
-//! happen: servers are killed, restart empty, stand still, and are cut off from some processes.
-//! Then the histories of all processes are merged and checked. A trial in which the machine stood
-//! still is void and counts for nothing. It fails if there was a violation.
+//! healed. In half of the trials most leases have tails, and one more fault outlasts a lease, so that
+//! holders are silent, and come back or lose the lock. With `--quorum` there is a proxy for each process
+//! and server, and up to three faults happen: servers are killed, restart empty, stand still, and are
+//! cut off from some processes. Then the histories of all processes are merged and checked. A trial in
+//! which the machine stood still is void and counts for nothing. It fails if there was a violation.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to people")]
 

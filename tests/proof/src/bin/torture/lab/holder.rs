@@ -30,6 +30,11 @@ const LONGEST: Duration = Duration::from_secs(1);
 const GIVE_UP: Duration = Duration::from_millis(1200);
 /// No bound: a wait for a holder.
 const UNBOUNDED: u64 = u64::MAX / 2;
+/// How often a hold that may be silent is looked at.
+const LOOK: Duration = Duration::from_millis(3);
+const TICK: Duration = Duration::from_millis(1);
+/// A validity that lasts so much longer is another one, in ns.
+const LONGER: u64 = 1_000_000;
 /// A thread that is later than this was kept waiting for the processor.
 const LAG: u64 = 2_000_000;
 
@@ -188,6 +193,8 @@ pub(crate) struct Task {
     pub(crate) trial: u64,
     pub(crate) seed: u64,
     pub(crate) lease: Duration,
+    /// That of some leases; zero where none has one.
+    pub(crate) tail: Duration,
     pub(crate) locks: u32,
     pub(crate) until: u64,
     pub(crate) fresh: bool,
@@ -199,23 +206,28 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn line(&self) -> String {
-        let Task { trial, seed, lease, locks, until, fresh, long, spins, planted } = self;
+        let Task { trial, seed, lease, tail, locks, until, fresh, long, spins, planted } = self;
         let planted = Planted::ALL.iter().position(|other| other == planted).unwrap_or(0);
-        let (lease, fresh, spins) = (lease.as_millis(), u64::from(*fresh), u64::from(*spins));
-        format!("trial {trial} {seed} {lease} {locks} {until} {fresh} {long} {spins} {planted}")
+        let (lease, tail) = (lease.as_millis(), tail.as_millis());
+        let (fresh, spins) = (u64::from(*fresh), u64::from(*spins));
+        format!(
+            "trial {trial} {seed} {lease} {tail} {locks} {until} {fresh} {long} {spins} {planted}"
+        )
     }
 
     fn parse(line: &str) -> Option<Task> {
         let words = line.strip_prefix("trial ")?.split(' ');
         let numbers: Vec<u64> =
             words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-        let [trial, seed, lease, locks, until, fresh, long, spins, planted] = numbers[..] else {
+        let [trial, seed, lease, tail, locks, until, fresh, long, spins, planted] = numbers[..]
+        else {
             return None;
         };
         Some(Task {
             trial,
             seed,
             lease: Duration::from_millis(lease),
+            tail: Duration::from_millis(tail),
             locks: u32::try_from(locks).ok()?,
             until,
             fresh: fresh == 1,
@@ -235,6 +247,15 @@ struct Worker<'a> {
     recorder: &'a Recorder,
     task: &'a Task,
     resources: Vec<Resource>,
+    /// Whether its lease has a tail, until when it was known to be valid, and whether it is not, and may be again.
+    hold: Known,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    has_tail: bool,
+    valid_until: u64,
+    is_silent: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -251,7 +272,8 @@ impl<'a> Worker<'a> {
         };
         let resources = (0..task.locks).map(open).collect::<Result<_>>()?;
         let rng = Rng::with_seed(task.seed.wrapping_mul(64).wrapping_add(number.into()));
-        Ok(Worker { number, call: 0, rng, client, recorder, task, resources })
+        let hold = Known::default();
+        Ok(Worker { number, call: 0, rng, client, recorder, task, resources, hold })
     }
 
     fn run(mut self) -> Result<()> {
@@ -279,7 +301,13 @@ impl<'a> Worker<'a> {
         let lease = self.task.lease;
         let overstays = matches!(self.task.planted, Planted::Deaf | Planted::Unfenced);
         let fixed = overstays || self.rng.u8(..8) == 0;
-        let lease = if fixed { Lease::fixed(lease) } else { Lease::renewed(lease) };
+        let has_tail = !fixed && !self.task.tail.is_zero() && self.rng.u8(..3) != 0;
+        self.hold = Known { has_tail, ..Known::default() };
+        let lease = match fixed {
+            true => Lease::fixed(lease),
+            false if has_tail => Lease::renewed(lease).recoverable_for(self.task.tail),
+            false => Lease::renewed(lease),
+        };
         let options = LockOptions::new().lease(lease);
         if self.client.is_of_several() {
             return match self.rng.u8(..8) {
@@ -340,9 +368,10 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn granted(&self, at: u64, lock: u32, guard: &Guard) {
+    fn granted(&mut self, at: u64, lock: u32, guard: &Guard) {
         let token = guard.fencing_token().get();
         let valid_until = self.valid_until(guard);
+        self.hold.valid_until = valid_until;
         self.note_at(at, lock, What::Granted { token, valid_until });
     }
 
@@ -360,7 +389,8 @@ impl<'a> Worker<'a> {
         let token = guard.fencing_token().get();
         let span = match self.rng.u16(..1000) {
             few if u32::from(few) < self.task.long => {
-                self.task.lease.mul_f64(0.4 + 0.8 * self.rng.f64())
+                let most = if self.task.tail.is_zero() { 0.8 } else { 2.0 };
+                self.task.lease.mul_f64(0.4 + most * self.rng.f64())
             }
             0..=59 => Duration::from_millis(self.rng.u64(2..15)),
             60..=259 => Duration::from_micros(self.rng.u64(100..2000)),
@@ -374,17 +404,47 @@ impl<'a> Worker<'a> {
             self.transact(lock, guard);
         }
         if !span.is_zero() {
-            thread::sleep(span);
-            let until = self.valid_until(guard);
-            // Of one that is over, it is not known since when.
-            if until > now() {
-                self.note(lock, What::Valid { until });
-            }
+            self.stay(lock, guard, span);
         }
         if let Some(read) = entered {
             self.write(lock, token, read)?;
         }
         Ok(())
+    }
+
+    /// One that has a tail is looked at all the time, so that the record has the end of its validity, and its return.
+    fn stay(&mut self, lock: u32, guard: &Guard, span: Duration) {
+        let end = now() + nanos(span);
+        // Until it is known what becomes of it. Some are released before that.
+        let outlasts_silence = self.rng.u8(..4) != 0;
+        loop {
+            let left = Duration::from_nanos(end.saturating_sub(now()));
+            let is_looked_at = self.hold.has_tail || self.hold.is_silent;
+            thread::sleep(if is_looked_at { LOOK.min(left.max(TICK)) } else { left });
+            self.look(lock, guard);
+            let is_silent = self.hold.is_silent && guard.loss().is_none();
+            if now() >= end && !(is_silent && outlasts_silence) {
+                break;
+            }
+        }
+    }
+
+    /// Notes what is new about its validity, and returns whether it is valid.
+    fn look(&mut self, lock: u32, guard: &Guard) -> bool {
+        let until = self.valid_until(guard);
+        let at = now();
+        if until > at {
+            if self.hold.is_silent || until > self.hold.valid_until + LONGER {
+                self.note_at(at, lock, What::Valid { until });
+            }
+            self.hold.valid_until = until.max(self.hold.valid_until);
+            self.hold.is_silent = false;
+        } else if !self.task.tail.is_zero() && !self.hold.is_silent && guard.loss().is_none() {
+            // Also of one whose lease another thread of this process has begun.
+            self.note(lock, What::Silent);
+            self.hold.is_silent = true;
+        }
+        until > at
     }
 
     fn enter(&mut self, lock: u32, token: u64) -> Result<Option<u64>> {
@@ -424,7 +484,7 @@ impl<'a> Worker<'a> {
     }
 
     fn release(&mut self, lock: u32, guard: Guard) {
-        let valid = self.task.planted == Planted::Deaf || guard.is_valid();
+        let valid = self.look(lock, &guard);
         // It is repeated once where the connection turned out dead.
         let budget = nanos(COMMAND * 2);
         self.note(lock, What::Releasing { valid, budget });

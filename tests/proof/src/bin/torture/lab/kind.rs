@@ -44,6 +44,11 @@ impl Kind {
         (self.make)(rng, lease)
     }
 
+    /// Whether it may keep a holder from renewing its lease until that is over.
+    pub(crate) fn may_silence(&self) -> bool {
+        !self.kills && self.forgets.is_none() && self.span.1 > 1.0
+    }
+
     fn new<I: Injector + 'static>(
         class: Class,
         span: (f64, f64),

@@ -123,7 +123,7 @@ pub(crate) fn listed(connection: &mut Connection, plan: &Plan) -> Result<Vec<Eve
     Ok(events)
 }
 
-/// Waits until no key of the trial's locks is left, for one lease at most. Returns the keys that
+/// Waits until no key of the trial's locks is left, for one lease with its tail at most. Returns the keys that
 /// are left then.
 ///
 /// Of a killed process the place in the queue may be left, as long as it ends.
@@ -133,7 +133,8 @@ pub(crate) fn left(
     killed: bool,
     clients: usize,
 ) -> Result<Vec<String>> {
-    let end = Instant::now() + plan.lease + SLACK;
+    let end = Instant::now() + plan.lease + plan.tail + SLACK;
+    let remembered = 2_000 + i64::try_from(plan.tail.as_millis())?;
     loop {
         let mut left = Vec::new();
         let mark = format!("t{}:", plan.trial);
@@ -143,8 +144,8 @@ pub(crate) fn left(
         for key in keys.iter().filter(|key| !key.starts_with("list:")) {
             let ttl: i64 = redis::cmd("PTTL").arg(key).query(connection)?;
             let longest = match key.rsplit_once("}:") {
-                // It remembers the last token for as long as a lease, and at least a second.
-                Some((_, "fence")) => 2_000,
+                // It remembers the last token for as long as a lease with its tail, and at least a second.
+                Some((_, "fence")) => remembered,
                 Some((_, "queue" | "beats")) if killed => KEPT_PLACE,
                 _ => 0,
             };

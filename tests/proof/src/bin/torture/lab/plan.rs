@@ -4,15 +4,21 @@ use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_support::fault::Injector;
+use leasehold_support::fault::{Injector, server};
 
 use super::kind::{self, Class, Forgets};
+
+/// Of a thousand holds so many are long.
+const LONG: u32 = 4;
+const LONG_WITH_TAIL: u32 = 60;
 
 /// One trial.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) trial: u64,
     pub(crate) lease: Duration,
+    /// That of some holders' leases; zero where none has one.
+    pub(crate) tail: Duration,
     pub(crate) locks: u32,
     /// Whether each process makes a client for this trial only.
     pub(crate) fresh: bool,
@@ -76,20 +82,32 @@ impl Plan {
             seed,
             trial,
             lease,
+            tail: Duration::ZERO,
             locks: rng.u32(2..=4),
             fresh: rng.bool(),
             faults: Vec::new(),
             active: Duration::from_millis(900),
-            long: 4,
+            long: LONG,
             planted: Planted::Nothing,
         };
+        // Drawn beside the rest, so that a trial without tails is what it was before there were any.
+        let mut beside = Rng::with_seed(seed.wrapping_mul(7_368_787).wrapping_add(trial));
+        if beside.bool() {
+            plan.tail = Duration::from_millis(beside.u64(800..=2000));
+            // More locks, so that nobody asks for some while their holders are silent.
+            (plan.locks, plan.long) = (beside.u32(4..=12), LONG_WITH_TAIL);
+        }
+        let may_silence: Vec<usize> =
+            (0..kinds.len()).filter(|&index| kinds[index].may_silence()).collect();
+        let silencing =
+            (!plan.tail.is_zero()).then(|| may_silence[beside.usize(..may_silence.len())]);
         // Each kind once before any comes again, and a trial without faults now and then.
         let round = trial / (kinds.len() as u64 + 2);
         let mut order: Vec<usize> = (0..kinds.len() + 2).collect();
         Rng::with_seed(seed.wrapping_add(round)).shuffle(&mut order);
         let first = order[(trial % order.len() as u64) as usize];
         let second = rng.bool().then(|| rng.usize(..kinds.len()));
-        for index in [Some(first), second].into_iter().flatten() {
+        for index in [silencing, Some(first), second].into_iter().flatten() {
             let Some(kind) = kinds.get(index) else { continue };
             if (kind.kills && !kill)
                 || plan.faults.iter().any(|other| clash(other.class, kind.class))
@@ -97,7 +115,10 @@ impl Plan {
                 continue;
             }
             let mut begin = lease.mul_f64(0.1 + 0.6 * rng.f64());
-            let (shortest, longest) = kind.span;
+            let (mut shortest, mut longest) = kind.span;
+            if !plan.tail.is_zero() && kind.may_silence() {
+                (shortest, longest) = (shortest + 0.8, longest + 1.0);
+            }
             let end = begin + lease.mul_f64(shortest + (longest - shortest) * rng.f64());
             let injector = kind.make(&mut rng, lease);
             if ["@subscribe", "@hello"].iter().any(|of| injector.name().ends_with(of)) {
@@ -118,7 +139,7 @@ impl Plan {
                 end,
             });
             if plan.faults.iter().any(|fault| fault.injector.name().ends_with("@renew")) {
-                plan.long = 20;
+                plan.long = plan.long.max(20);
             }
             plan.active = plan.active.max(end + Duration::from_millis(200));
         }
@@ -130,6 +151,28 @@ impl Plan {
         let mut plan = Plan::draw(seed, trial, 1, false);
         plan.faults.clear();
         (plan.locks, plan.active, plan.planted) = (1, Duration::from_millis(1500), planted);
+        (plan.tail, plan.long) = (Duration::ZERO, LONG);
+        plan
+    }
+
+    /// A trial in which all leases that are renewed have tails, and the server stands still for longer than a lease.
+    #[allow(dead_code, reason = "only a test plays it")]
+    pub(crate) fn silent(seed: u64, trial: u64) -> Plan {
+        let mut plan = Plan::draw(seed, trial, 1, false);
+        let (begin, span) = (plan.lease.mul_f64(0.4), plan.lease.mul_f64(1.7));
+        (plan.tail, plan.locks, plan.long) = (plan.lease * 2, 6, LONG_WITH_TAIL);
+        plan.faults = vec![Planned {
+            injector: Box::new(server::Stopped),
+            class: Class::Server,
+            forgets: None,
+            cuts_off: false,
+            kills: false,
+            process: 0,
+            lock: 0,
+            begin,
+            end: begin + span,
+        }];
+        plan.active = begin + span + plan.lease;
         plan
     }
 
@@ -159,6 +202,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lease, locks) = (self.lease, self.locks);
         write!(f, "lease {lease:?}, {locks} locks")?;
+        if !self.tail.is_zero() {
+            write!(f, ", tails of {:?}", self.tail)?;
+        }
         for fault in &self.faults {
             let (name, begin, end) = (fault.injector.name(), fault.begin, fault.end);
             write!(f, ", {name} at process {} from {begin:.0?} to {end:.0?}", fault.process)?;

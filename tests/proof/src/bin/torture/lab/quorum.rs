@@ -331,7 +331,9 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     let begin = Instant::now();
     let until = now() + plan.active.as_nanos() as u64;
     let Plan { trial, seed, lease, locks, fresh, long, spins, planted, .. } = *plan;
-    let task = Task { trial, seed, lease, locks, until, fresh, long, spins, planted };
+    // Several servers refuse a tail.
+    let tail = Duration::ZERO;
+    let task = Task { trial, seed, lease, tail, locks, until, fresh, long, spins, planted };
     set_out(crew.members.iter_mut().map(|member| &mut member.child), &task);
     let over = AtomicBool::new(false);
     let (mut events, fired) = watched(until, &over, || torment(crew, plan, begin));

@@ -24,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) holds: usize,
     pub(crate) contended: usize,
     pub(crate) violations: usize,
+    /// How often a hold was silent, and how often it came back.
+    pub(crate) silences: (usize, usize),
     /// Trials with two faults.
     pairs: u64,
     calls: usize,
@@ -46,6 +48,8 @@ impl Tally {
         self.pairs += u64::from(report.fired.len() > 1);
         self.holds += report.holds;
         self.contended += report.contended;
+        let ((silent, back), (more, more_back)) = (self.silences, report.silences);
+        self.silences = (silent + more, back + more_back);
         self.calls += report.calls;
         self.raw_overlaps += report.raw_overlaps;
         if report.overrun.as_ref().map(|overrun| overrun.by)
@@ -88,6 +92,8 @@ impl Tally {
         line(format_args!("kinds of fault  {kinds}, of which {proven} proven to have fired"));
         line(format_args!("holds checked   {holds} of {calls} calls"));
         line(format_args!("contended       {:.1} %", self.contended_percent()));
+        let (silent, back) = self.silences;
+        line(format_args!("silent          {silent}, of which {back} came back"));
         line(format_args!("raw overlaps    {raw_overlaps}, which the tokens fenced off"));
         line(format_args!("worst lag       {:.1} ms", self.lag as f64 / 1e6));
         if let Some(Overrun { by, text }) = &self.worst {

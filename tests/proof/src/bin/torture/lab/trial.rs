@@ -36,6 +36,8 @@ pub(crate) struct Report {
     pub(crate) void: bool,
     pub(crate) holds: usize,
     pub(crate) contended: usize,
+    /// How often a hold was silent, and how often it came back.
+    pub(crate) silences: (usize, usize),
     pub(crate) calls: usize,
     pub(crate) raw_overlaps: usize,
     pub(crate) overrun: Option<Overrun>,
@@ -53,8 +55,9 @@ pub(crate) fn run(crew: &mut Crew, plan: &Plan) -> Result<Report> {
     let pids: Vec<u32> = crew.members.iter().map(|member| member.child.pid()).collect();
     let begin = Instant::now();
     let until = now() + plan.active.as_nanos() as u64;
-    let Plan { trial, seed, lease, locks, fresh, long, planted, .. } = *plan;
-    let task = Task { trial, seed, lease, locks, until, fresh, long, spins: false, planted };
+    let Plan { trial, seed, lease, tail, locks, fresh, long, planted, .. } = *plan;
+    let spins = false;
+    let task = Task { trial, seed, lease, tail, locks, until, fresh, long, spins, planted };
     set_out(crew.members.iter_mut().map(|member| &mut member.child), &task);
     let (over, blind) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut events, fired) = thread::scope(|scope| {
@@ -251,6 +254,7 @@ pub(crate) fn judge(
         void,
         holds: history.holds().count(),
         contended: history.contended(),
+        silences: history.silences(),
         calls: history.calls().len(),
         raw_overlaps: raw_overlaps(&history),
         overrun,
