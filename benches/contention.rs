@@ -13,7 +13,7 @@
 //! | `hand-over` | `unix`, `tcp`, `afar` | from a release to the waiter's having it, in another process |
 //! | `idle` | | 64 threads in 4 processes behind one holder |
 //! | `linger` | `relock`, `tight`, `remote unix`, `remote tcp`, `remote afar` | a lease that stays: for its process, and for another |
-//! | `names` | `unix`, `tcp` | 32 threads, each its own name |
+//! | `names` | `unix`, `tcp` | 8 threads, then 32, each its own name |
 //! | `8x4` | `permits` | the same want of a permit of one semaphore of 4 |
 //! | `1x64`, `8x8` | `reads`, `reads 95%` | the same want of one read-write lock, to read or now and then to write |
 //! | `write` | `0ms`, `1ms` | how long a writer waits while 8 processes read as much as they can |
