@@ -30,6 +30,7 @@
 //! | `loss` | renewals and losses against releases |
 //! | `end` | ends before their time: shutdown, panics |
 //! | `several` | several locks at once |
+//! | `batch` | callers that share batches |
 //! | `claim` | those of several locks that are free, owned leases, a bound on waiters |
 //!
 //! Every scenario asserts by its [`world::Witness`] that nobody enters while a valid hold is inside,
@@ -38,6 +39,7 @@
 //! nothing will come is a deadlock, which the checker reports; one that is helped only by its next
 //! heartbeat is found by the time that has passed.
 
+mod batch;
 mod claim;
 mod election;
 mod end;
@@ -68,6 +70,7 @@ fn scenarios() -> Vec<Scenario> {
         end::SCENARIOS,
         several::SCENARIOS,
         claim::SCENARIOS,
+        batch::SCENARIOS,
     ];
     groups
         .into_iter()

@@ -51,6 +51,8 @@ pub(crate) struct Batch<'a> {
     /// The latest deadline of all entries.
     deadline: Moment,
     sealed: bool,
+    /// How many callers are gone when it ends.
+    callers: usize,
     /// The entries of others that were sent.
     others: Vec<usize>,
     /// The outcomes so far: the leader's, and those of the others.
@@ -73,6 +75,7 @@ impl<'a> Batch<'a> {
             span,
             deadline: span.deadline,
             sealed: false,
+            callers: 1,
             others: Vec::new(),
             own: None,
             outcomes: Vec::new(),
@@ -94,7 +97,7 @@ impl<'a> Batch<'a> {
 
     /// Adds the waiting entries, now that there is a connection. Returns the bytes to send, the
     /// number of commands, and the latest deadline.
-    pub(super) fn seal(&mut self) -> (&[u8], usize, Moment) {
+    pub(crate) fn seal(&mut self) -> (&[u8], usize, Moment) {
         self.sealed = true;
         if let Some((pending, own)) = self.pending {
             // Only now, and not when the batch got its place: while the leader waited for a
@@ -103,6 +106,7 @@ impl<'a> Batch<'a> {
             // `packed` already.
             let now = self.batcher.clock.now();
             let mut entries = pending.entries.lock();
+            self.callers = entries.all.len();
             entries.all[own] = BatchEntry::Sent;
             for (number, entry) in entries.all.iter_mut().enumerate() {
                 // An overdue one stays. Its caller is about to give up and to report that nothing
@@ -123,7 +127,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds the outcome of the next command, in the order of sending.
-    pub(super) fn push_outcome(&mut self, outcome: CallOutcome) {
+    pub(crate) fn push_outcome(&mut self, outcome: CallOutcome) {
         match self.own {
             None => self.own = Some(outcome),
             Some(_) => self.outcomes.push(outcome),
@@ -159,10 +163,12 @@ impl<'a> Batch<'a> {
         let mut entries = pending.entries.lock();
         entries.all[own] = BatchEntry::Abandoned;
         if !had_time && self.failure.is_some() && entries.elect() {
-            // In front, because it was first before.
+            // In front, because it was first before. All of its callers count until it ends.
+            self.callers = 0;
             queue.batches.push_front(Arc::clone(pending));
             return;
         }
+        self.callers = entries.all.len();
 
         for entry in &mut entries.all {
             if let BatchEntry::Waiting { .. } = entry {
@@ -186,6 +192,7 @@ impl Drop for Batch<'_> {
         // queue: the leader that is woken for it must be that of the first batch.
         let mut queue = self.batcher.queue.lock();
         queue.taken -= 1;
+        queue.callers -= self.callers;
         self.batcher.wake_leader(&queue);
     }
 }

@@ -20,11 +20,11 @@
 //! A batch accepts nobody with more time than its leader, so that the leader's deadline never ends
 //! another's wait. A leader whose time is over hands the batch to the caller with the most time.
 //!
-//! While any batch gathers, all `FEW` places are taken, or the leader of the first batch was woken:
-//! by the caller that returned a place, led the batch before, or dissolved it. There are few
-//! places, because a larger batch saves more than another connection does. But a leader that has
-//! waited for its turn takes a place above those few: a connection that died unnoticed must hold up
-//! only the commands on it.
+//! While any batch gathers, at least `FEW` places are taken, or the leader of the first batch was
+//! woken: by the caller that returned a place, led the batch before, or dissolved it. A crowd of
+//! callers has few places, because a larger batch saves it more than another connection does; up to
+//! `EACH` callers have one each. A leader that has waited for its turn takes a place above those few,
+//! too: a connection that died unnoticed must hold up only the commands on it.
 
 mod batch;
 mod pending;
@@ -33,7 +33,8 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use self::batch::{Batch, BatchSender, CallerTime};
+use self::batch::CallerTime;
+pub(crate) use self::batch::{Batch, BatchSender};
 use self::pending::{BatchEntry, CallOutcome, PendingBatch};
 pub(crate) use self::queue::Batcher;
 use crate::base::sync::{Arc, contended};
@@ -64,9 +65,10 @@ impl Batcher {
 
     fn call_once(&self, mut packed: Vec<u8>, span: CallerTime<'_>) -> CallOutcome {
         let mut queue = self.queue.lock();
+        queue.count_caller();
         // The usual way, without a batch and without an allocation. Not while a batch waits: this
         // caller would overtake it, and a steady stream of such callers would starve it.
-        if queue.batches.is_empty() && queue.taken < self.few {
+        if queue.batches.is_empty() && queue.taken < self.usual_places(&queue) {
             queue.taken += 1;
             drop(queue);
             return Batch::new(self, packed, span, None).run();
@@ -80,7 +82,7 @@ impl Batcher {
                 // The leader that was woken is a sleeping thread, and this one runs. It leads if
                 // the place is still free, and if nobody in the batch has more time than it has.
                 let leads = queue.batches.len() == 1 && span.deadline >= entries.deadline;
-                if leads && queue.taken < self.few {
+                if leads && queue.taken < self.usual_places(&queue) {
                     (entries.leader, entries.deadline) = (number, span.deadline);
                     let packed = self.start(&mut queue, &pending, &mut entries);
                     drop((entries, queue));
@@ -195,7 +197,7 @@ impl Batcher {
         }
         if now >= limit {
             entries.all[number] = BatchEntry::Abandoned;
-            let others_wait = entries.elect();
+            let (others_wait, callers) = (entries.elect(), entries.all.len());
             drop(entries);
             // The new leader waits where followers do, so all are woken. If nobody is left, the
             // next batch must not wait for a wake-up that this one can no longer pass on.
@@ -203,13 +205,14 @@ impl Batcher {
                 pending.wake();
             } else {
                 queue.batches.retain(|other| !Arc::ptr_eq(other, pending));
+                queue.callers -= callers;
                 self.wake_leader(&queue);
             }
             drop(queue);
             return Some(Err(span.shortage(now)));
         }
 
-        if queue.taken >= self.places(&entries, now) {
+        if queue.taken >= self.places(&queue, &entries, now) {
             return None;
         }
         let packed = self.start(&mut queue, pending, &mut entries);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::time::Moment;
-use crate::wire::batcher::batch::{Batch, BatchSender};
+use crate::wire::batcher::{Batch, BatchSender};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::Pool;
 

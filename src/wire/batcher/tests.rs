@@ -10,6 +10,7 @@ use leasehold_support::lag::{self, Spent as _};
 use redis::Value;
 
 use super::pending::{BYTES, ENTRIES};
+use super::queue::{EACH, FEW};
 use super::*;
 use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::{BootClock, Clock as _};
@@ -146,8 +147,7 @@ impl Stage {
     }
 
     fn assert_idle(&self) {
-        let queue = self.batcher.queue.lock();
-        assert_eq!((queue.taken, queue.batches.len()), (0, 0));
+        self.batcher.assert_idle();
     }
 }
 
@@ -436,12 +436,67 @@ fn batch_that_waited_a_turn_takes_an_extra_connection() {
     stage.assert_idle();
 }
 
+/// How many exchanges are under way when so many callers have come.
+fn taken_by(batcher: &Batcher, callers: usize) -> usize {
+    let gate = Mutex::new(());
+    scope(|scope| {
+        let closed = gate.lock();
+        for number in 0..callers {
+            let gate = &gate;
+            scope.spawn(move || {
+                let word = number.to_string();
+                let sender = fake(|batch: &mut Batch<'_>| {
+                    let words = words(batch.seal().0);
+                    drop(gate.lock());
+                    words.iter().for_each(|word| batch.push_outcome(echo(word)));
+                    Ok(())
+                });
+                let call = Call::plain(&[word.as_bytes()]);
+                let outcome = batcher.call(&call, now().after(LONG), &sender);
+                assert_eq!(word_of(&outcome), word);
+            });
+        }
+        let end = now().after(LONG / 4);
+        while batcher.queue.lock().callers < callers {
+            assert!(now() < end);
+            sleep(MILLI / 10);
+        }
+        let taken = batcher.queue.lock().taken;
+        drop(closed);
+        taken
+    })
+}
+
+#[test]
+fn few_callers_have_a_place_each_and_a_crowd_shares_fewer() {
+    let mut batcher = Batcher::new(Arc::new(BootClock), 10);
+    batcher.turn = LONG;
+    assert_eq!(taken_by(&batcher, EACH), EACH);
+    batcher.assert_idle();
+    // One more is a crowd, and has fewer.
+    let mut crowd = Batcher::new(Arc::new(BootClock), 10);
+    crowd.turn = LONG;
+    crowd.queue.lock().callers = EACH;
+    crowd.queue.lock().count_caller();
+    assert_eq!(crowd.usual_places(&crowd.queue.lock()), FEW);
+    // It is gone when callers come one by one.
+    crowd.queue.lock().callers = 0;
+    crowd.queue.lock().count_caller();
+    assert_eq!(crowd.usual_places(&crowd.queue.lock()), EACH);
+    // One connection is for others.
+    assert_eq!(Batcher::new(Arc::new(BootClock), 8).each, 7);
+    assert_eq!(Batcher::new(Arc::new(BootClock), 2).each, 2);
+}
+
 #[test]
 fn newcomer_with_a_free_place_leads_the_pending_batch() {
     let (stage, _gate) = stage();
     // As if a place had been given back, and the leader that was woken does not run yet.
     let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
-    stage.batcher.queue.lock().batches.push_back(Arc::clone(&pending));
+    let mut queue = stage.batcher.queue.lock();
+    queue.batches.push_back(Arc::clone(&pending));
+    queue.callers = 1;
+    drop(queue);
     let call = Call::plain(&[b"awake"]);
     let sender = fake(|batch: &mut Batch<'_>| {
         let words = words(batch.seal().0);
@@ -539,7 +594,6 @@ fn every_call_gets_its_own_reply_in_time() {
             }
         });
         assert!(answered.load(Ordering::Relaxed) > 500);
-        let queue = batcher.queue.lock();
-        assert_eq!((queue.taken, queue.batches.len()), (0, 0));
+        batcher.assert_idle();
     }
 }

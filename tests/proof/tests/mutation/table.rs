@@ -1080,6 +1080,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::topology::sentinel::follower::tests::repaired_sentinel_is_followed_without_any_connection",
     ),
     bug(
+        "crowd-has-a-place-each",
+        "places of batches",
+        "leasehold::wire::batcher::tests::few_callers_have_a_place_each_and_a_crowd_shares_fewer",
+    ),
+    bug(
         "order-waits-behind-a-refused-one",
         "a pool waits for no order of another",
         "leasehold::wire::pool::adapter::tests::order_is_not_delayed_by_those_of_a_refused_pool",
