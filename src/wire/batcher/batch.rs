@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::batcher::pending::{BatchEntry, CallOutcome, PendingBatch};
+use crate::wire::batcher::pending::{BatchEntry, CallOutcome, PendingBatch, Sleepers};
 use crate::wire::batcher::queue::Batcher;
 use crate::wire::failure::{Failure, NotSentReason};
 
@@ -139,8 +139,8 @@ impl<'a> Batch<'a> {
         self.failure.clone().unwrap_or_else(panicked)
     }
 
-    /// Gives each entry its outcome.
-    fn deliver(&mut self, pending: &PendingBatch) {
+    /// Gives each entry its outcome. Returns who sleeps.
+    fn deliver(&mut self, pending: &PendingBatch) -> Sleepers {
         let mut entries = pending.entries.lock();
         let mut outcomes = std::mem::take(&mut self.outcomes).into_iter();
         for &number in &self.others {
@@ -151,10 +151,11 @@ impl<'a> Batch<'a> {
                 *entry = BatchEntry::Done(outcome);
             }
         }
+        entries.sleepers
     }
 
-    /// Leaves the batch without a connection.
-    fn abandon(&mut self, pending: &Arc<PendingBatch>, own: usize) {
+    /// Leaves the batch without a connection. Returns who sleeps.
+    fn abandon(&mut self, pending: &Arc<PendingBatch>, own: usize) -> Sleepers {
         // If only the leader's time was over, somebody with more time may go on. Any other failure,
         // such as a refused connection, is that of the others as well: each of them would meet it
         // in turn.
@@ -166,7 +167,7 @@ impl<'a> Batch<'a> {
             // In front, because it was first before. All of its callers count until it ends.
             self.callers = 0;
             queue.batches.push_front(Arc::clone(pending));
-            return;
+            return entries.sleepers;
         }
         self.callers = entries.all.len();
 
@@ -175,25 +176,38 @@ impl<'a> Batch<'a> {
                 *entry = BatchEntry::Done(Err(self.failure()));
             }
         }
+        entries.sleepers
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        if let Some((pending, own)) = self.pending {
-            if self.sealed {
-                self.deliver(pending);
-            } else {
-                self.abandon(pending, own);
-            }
-            pending.wake();
-        }
-        // Last of all. The place is returned when the batch is either delivered or back in the
-        // queue: the leader that is woken for it must be that of the first batch.
+        // Only then the place is returned: the leader that is woken for it must be that of the first
+        // batch.
+        let abandoned = match self.pending {
+            Some((pending, own)) if !self.sealed => Some((pending, self.abandon(pending, own))),
+            _ => None,
+        };
+
         let mut queue = self.batcher.queue.lock();
         queue.taken -= 1;
         queue.callers -= self.callers;
-        self.batcher.wake_leader(&queue);
+        // Notified without the lock, which it takes first of all.
+        let next = self.batcher.leader_to_wake(&queue).cloned();
+        drop(queue);
+        if let Some(next) = next {
+            next.leader_woken.notify_all();
+        }
+
+        // A batch that was sent has left the queue, so the next one need not wait for its callers. On a
+        // busy machine they would run before the next leader, and the server would be idle meanwhile.
+        let ended = match self.pending {
+            Some((pending, _)) if self.sealed => Some((pending, self.deliver(pending))),
+            _ => abandoned,
+        };
+        if let Some((pending, sleepers)) = ended {
+            pending.wake(sleepers);
+        }
     }
 }
 

@@ -37,7 +37,7 @@ use self::batch::CallerTime;
 pub(crate) use self::batch::{Batch, BatchSender};
 use self::pending::{BatchEntry, CallOutcome, PendingBatch};
 pub(crate) use self::queue::Batcher;
-use crate::base::sync::{Arc, contended};
+use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::connection::is_no_script;
 use crate::wire::failure::Failure;
@@ -171,10 +171,7 @@ impl Batcher {
                 }
             };
 
-            // Two condition variables, because they wake at different times: a free place concerns
-            // the leader alone, and its 31 companions would wake for nothing.
-            let woken = if leads { &pending.leader_woken } else { &pending.done };
-            entries = contended::wait_for(woken, entries, until.since(now));
+            entries = pending.wait(entries, leads, until.since(now));
             now = self.clock.now();
         }
     }
@@ -197,12 +194,13 @@ impl Batcher {
         }
         if now >= limit {
             entries.all[number] = BatchEntry::Abandoned;
-            let (others_wait, callers) = (entries.elect(), entries.all.len());
+            let others_wait = entries.elect();
+            let (callers, sleepers) = (entries.all.len(), entries.sleepers);
             drop(entries);
             // The new leader waits where followers do, so all are woken. If nobody is left, the
             // next batch must not wait for a wake-up that this one can no longer pass on.
             if others_wait {
-                pending.wake();
+                pending.wake(sleepers);
             } else {
                 queue.batches.retain(|other| !Arc::ptr_eq(other, pending));
                 queue.callers -= callers;

@@ -1,7 +1,9 @@
 //! A gathering batch, its entries, and its leader.
 
+use std::time::Duration;
+
 use crate::base::sync::Arc;
-use crate::base::sync::contended::{self, Condvar};
+use crate::base::sync::contended::{self, Condvar, MutexGuard};
 use crate::base::time::Moment;
 use crate::wire::connection::{Reply, SLACK};
 use crate::wire::failure::Failure;
@@ -32,6 +34,22 @@ pub(super) struct Entries {
     pub(super) turn: Moment,
     /// Whether the leader must look for a place.
     pub(super) leader_woken: bool,
+    /// The callers that sleep in [`PendingBatch::wait`].
+    pub(super) sleepers: Sleepers,
+}
+
+/// How many callers sleep, by what they wait for. To notify a condition variable is a system call even
+/// if nobody waits for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sleepers {
+    pub(super) leaders: usize,
+    pub(super) followers: usize,
+}
+
+impl Sleepers {
+    fn of(&mut self, leads: bool) -> &mut usize {
+        if leads { &mut self.leaders } else { &mut self.followers }
+    }
 }
 
 impl Entries {
@@ -78,16 +96,42 @@ impl PendingBatch {
         let mut all = Vec::with_capacity(ENTRIES);
         let bytes = packed.len();
         all.push(BatchEntry::Waiting { packed, deadline });
-        let entries = Entries { all, bytes, leader: 0, deadline, turn, leader_woken: false };
+        let (leader_woken, sleepers) = (false, Sleepers::default());
+        let entries = Entries { all, bytes, leader: 0, deadline, turn, leader_woken, sleepers };
         let entries = contended::Mutex::new(entries);
         Arc::new(PendingBatch { entries, leader_woken: Condvar::new(), done: Condvar::new() })
     }
 
-    /// Wakes all callers.
-    pub(super) fn wake(&self) {
+    /// Waits, as the leader or as a follower, to be woken, for no longer than `span`.
+    pub(super) fn wait<'a>(
+        &self,
+        mut entries: MutexGuard<'a, Entries>,
+        leads: bool,
+        span: Duration,
+    ) -> MutexGuard<'a, Entries> {
+        // Counted under the lock that the wait gives up. Each change that a caller waits for is made
+        // under that lock, too, and the count is read with it. So a change finds the sleeper counted,
+        // or the sleeper has found the change, and does not wait. A sleeper that is woken and has
+        // not run yet is still counted; to notify it once more is harmless.
+        *entries.sleepers.of(leads) += 1;
+        // Two condition variables, because they are notified at different times: a free place
+        // concerns the leader alone, and its 31 companions would wake for nothing.
+        let woken = if leads { &self.leader_woken } else { &self.done };
+        entries = contended::wait_for(woken, entries, span);
+        *entries.sleepers.of(leads) -= 1;
+        entries
+    }
+
+    /// Wakes all callers. `sleepers` were counted under the lock under which the entries were changed,
+    /// or later.
+    pub(super) fn wake(&self, sleepers: Sleepers) {
         // Both, because the roles may have changed during a wait: a new leader may still wait for
         // `done`, and a former one for `leader_woken`.
-        self.done.notify_all();
-        self.leader_woken.notify_all();
+        if sleepers.followers > 0 {
+            self.done.notify_all();
+        }
+        if sleepers.leaders > 0 {
+            self.leader_woken.notify_all();
+        }
     }
 }

@@ -100,15 +100,27 @@ impl Batcher {
 
     /// Wakes the leader of the first batch, if there is a place for it.
     pub(super) fn wake_leader(&self, queue: &BatchQueue) {
-        let Some(pending) = queue.batches.front() else { return };
-        let mut entries = pending.entries.lock();
-        if queue.taken < self.places(queue, &entries, self.clock.now()) {
-            // A flag as well as a notification: the leader may not be waiting yet, or be between
-            // two looks.
-            entries.leader_woken = true;
-            drop(entries);
+        if let Some(pending) = self.leader_to_wake(queue) {
             pending.leader_woken.notify_all();
         }
+    }
+
+    /// Has the leader of the first batch look for a place, if there is one for it. Returns the batch if
+    /// its leader sleeps, and must be notified.
+    pub(super) fn leader_to_wake<'q>(
+        &self,
+        queue: &'q BatchQueue,
+    ) -> Option<&'q Arc<PendingBatch>> {
+        let pending = queue.batches.front()?;
+        let mut entries = pending.entries.lock();
+        if queue.taken >= self.places(queue, &entries, self.clock.now()) {
+            return None;
+        }
+        // A flag as well as a notification: the leader may not be waiting yet, or be between two
+        // looks. A leader whose flag is set looks before it sleeps, or sleeps since before that and
+        // is notified by the caller that has set it.
+        let was_woken = std::mem::replace(&mut entries.leader_woken, true);
+        (!was_woken && entries.sleepers.leaders > 0).then_some(pending)
     }
 
     /// How many places there are for those that come now.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use leasehold_support::lag::{self, Spent as _};
 use redis::Value;
 
-use super::pending::{BYTES, ENTRIES};
+use super::pending::{BYTES, ENTRIES, Sleepers};
 use super::queue::{EACH, FEW};
 use super::*;
 use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -207,6 +207,49 @@ fn waiting_calls_share_a_batch_and_get_their_own_replies() {
     });
     assert_eq!(*stage.seen.lock(), [vec!["w0"], vec!["w1", "w2", "w3", "w4", "w5"]]);
     stage.assert_idle();
+}
+
+/// Whether this comes to be, before those that wait help themselves.
+fn comes(is: impl Fn() -> bool) -> bool {
+    let end = now().after(LONG / 4);
+    while !is() && now() < end {
+        sleep(MILLI / 10);
+    }
+    is()
+}
+
+#[test]
+fn sleepers_are_counted_by_what_they_wait_for() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let handles = stage.with_waiting(scope, 3);
+        let batch = Arc::clone(stage.batcher.queue.lock().batches.front().unwrap());
+        let asleep = Sleepers { leaders: 1, followers: 2 };
+        let all_sleep = comes(|| batch.entries.lock().sleepers == asleep);
+        gate.send(Ok(())).unwrap();
+        gate.send(Ok(())).unwrap();
+        assert!(all_sleep, "{:?}", batch.entries.lock().sleepers);
+        handles.into_iter().for_each(|handle| _ = handle.join().unwrap().unwrap());
+        assert_eq!(batch.entries.lock().sleepers, Sleepers::default());
+    });
+    stage.assert_idle();
+}
+
+#[test]
+fn place_is_returned_before_the_callers_of_a_batch_have_their_replies() {
+    let (stage, gate) = stage();
+    scope(|scope| {
+        let handles = stage.with_waiting(scope, 2);
+        let batch = Arc::clone(stage.batcher.queue.lock().batches.front().unwrap());
+        gate.send(Ok(())).unwrap();
+        stage.await_seen(2);
+        let entries = batch.entries.lock();
+        gate.send(Ok(())).unwrap();
+        let is_free = comes(|| stage.batcher.queue.lock().taken == 0);
+        drop(entries);
+        assert!(is_free);
+        handles.into_iter().for_each(|handle| _ = handle.join().unwrap().unwrap());
+    });
 }
 
 #[test]
