@@ -294,7 +294,10 @@ impl Connection {
     /// must follow.
     pub(crate) fn send_all(&mut self, calls: &[Call], deadline: Moment) -> Result<Moment, Failure> {
         self.is_excused = calls.iter().all(|call| call.is_excused);
-        let packed: Vec<Vec<u8>> = calls.iter().map(Call::pack).collect();
+        if let [call] = calls {
+            return self.send(call.packed(), 1, deadline);
+        }
+        let packed: Vec<&[u8]> = calls.iter().map(Call::packed).collect();
         self.send(&packed.concat(), packed.len(), deadline)
     }
 

@@ -47,6 +47,7 @@ pub(crate) mod health;
 pub(crate) mod lane;
 pub(crate) mod locator;
 pub(crate) mod manager;
+mod packed_command;
 pub(crate) mod pool;
 mod race;
 pub(crate) mod raw_connection;

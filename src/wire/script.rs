@@ -1,8 +1,9 @@
 //! A script and the commands that run it.
 
-use redis::{Arg, Cmd};
+use redis::Cmd;
 
 use crate::base::sync::StaticCell;
+use crate::wire::packed_command::{PackedCommand, Packer};
 
 /// A Lua script, known to the server by its digest.
 #[derive(Debug)]
@@ -31,18 +32,18 @@ impl Script {
         // not spare it that, as the server forgets its scripts in each restart and fail-over.
         let arguments = arguments.into_iter();
         let parts = 3 + keys.len() + arguments.size_hint().0;
-        let mut cmd = Cmd::with_capacity(parts, 64 + 48 * parts);
-        cmd.arg("EVALSHA").arg(self.digest()).arg(keys.len());
-        for key in keys {
-            cmd.arg(key.as_slice());
-        }
+        let mut packer = Packer::new(64 + 48 * parts);
+        packer.push(b"EVALSHA");
+        packer.push(self.digest().as_bytes());
+        packer.push_number(keys.len() as u64);
+        keys.iter().for_each(|key| packer.push(key));
         for argument in arguments {
             match argument {
-                Argument::Bytes(bytes) => cmd.arg(bytes),
-                Argument::Number(number) => cmd.arg(number),
-            };
+                Argument::Bytes(bytes) => packer.push(bytes),
+                Argument::Number(number) => packer.push_number(number),
+            }
         }
-        Call { cmd, script: Some(self), is_excused: false }
+        Call { command: packer.finish(), script: Some(self), is_excused: false }
     }
 }
 
@@ -64,7 +65,7 @@ pub(crate) enum Argument<'a> {
 /// One command, ready to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    cmd: Cmd,
+    command: PackedCommand,
     script: Option<&'static Script>,
     /// Whether a reply that does not come in time says nothing about the server.
     pub(crate) is_excused: bool,
@@ -73,11 +74,7 @@ pub(crate) struct Call {
 impl Call {
     /// A plain command.
     pub(crate) fn plain(parts: &[&[u8]]) -> Call {
-        let mut cmd = Cmd::new();
-        for part in parts {
-            cmd.arg(*part);
-        }
-        Call { cmd, script: None, is_excused: false }
+        Call { command: PackedCommand::of(parts), script: None, is_excused: false }
     }
 
     /// The same call, whose reply may not come in time.
@@ -93,26 +90,22 @@ impl Call {
 
     /// A user's command.
     pub(crate) fn of(cmd: &Cmd) -> Call {
-        Call { cmd: cmd.clone(), script: None, is_excused: false }
+        Call { command: cmd.get_packed_command().into(), script: None, is_excused: false }
     }
 
     /// The bytes to send.
-    pub(crate) fn pack(&self) -> Vec<u8> {
-        self.cmd.get_packed_command()
+    pub(crate) fn packed(&self) -> &[u8] {
+        self.command.bytes()
     }
 
     /// Its arguments, with the script's source instead of its digest.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn words(&self) -> Vec<Vec<u8>> {
-        let bytes = |part: Arg<&[u8]>| match part {
-            Arg::Simple(bytes) => bytes.to_vec(),
-            _ => Vec::new(),
-        };
         let Some(script) = self.script else {
-            return self.cmd.args_iter().map(bytes).collect();
+            return self.command.parts().map(<[u8]>::to_vec).collect();
         };
         let begin = [b"EVAL".to_vec(), script.source.as_bytes().to_vec()];
-        begin.into_iter().chain(self.cmd.args_iter().skip(2).map(bytes)).collect()
+        begin.into_iter().chain(self.command.parts().skip(2).map(<[u8]>::to_vec)).collect()
     }
 
     /// The call as it is sent again to a server that did not know its script: with the source, unless
@@ -130,14 +123,11 @@ impl Call {
     pub(crate) fn with_source(&self) -> Option<Call> {
         // `EVAL` also loads the script, so later calls find it by its digest.
         let script = self.script?;
-        let mut cmd = Cmd::new();
-        cmd.arg("EVAL").arg(script.source);
-        for part in self.cmd.args_iter().skip(2) {
-            if let Arg::Simple(bytes) = part {
-                cmd.arg(bytes);
-            }
-        }
-        Some(Call { cmd, script: None, is_excused: self.is_excused })
+        let mut packer = Packer::new(64 + script.source.len() + self.packed().len());
+        packer.push(b"EVAL");
+        packer.push(script.source.as_bytes());
+        self.command.parts().skip(2).for_each(|part| packer.push(part));
+        Some(Call { command: packer.finish(), script: None, is_excused: self.is_excused })
     }
 }
 
@@ -151,13 +141,9 @@ mod tests {
         let arguments = [Argument::Bytes(b"\x00\xff"), Argument::Bytes(b""), Argument::Number(7)];
         let call = SCRIPT.call(&[b"key".to_vec()], arguments);
         let whole = call.with_source().unwrap();
-        let parts: Vec<_> = whole.cmd.args_iter().collect();
         let expected: [&[u8]; 7] =
             [b"EVAL", b"return ARGV[1]", b"1", b"key", b"\x00\xff", b"", b"7"];
-        assert_eq!(parts.len(), expected.len());
-        for (part, expected) in parts.iter().zip(expected) {
-            assert!(matches!(part, Arg::Simple(bytes) if *bytes == expected));
-        }
+        assert_eq!(whole.command.parts().collect::<Vec<_>>(), expected);
         assert!(whole.with_source().is_none());
         assert_eq!(call.words(), expected);
         assert_eq!(whole.words(), expected);

@@ -142,8 +142,7 @@ impl Subscription {
     }
 
     fn send(&mut self, command: &[&[u8]]) -> Result<(), Failure> {
-        let packed = Call::plain(command).pack();
-        self.inner.send_packed_command(&packed).map_err(Failure::Unknown)
+        self.inner.send_packed_command(Call::plain(command).packed()).map_err(Failure::Unknown)
     }
 
     /// Fails if another connection has noticed that the server has moved.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
-use crate::wire::batcher::pending::{BatchEntry, CallOutcome, PendingBatch, Sleepers};
+use crate::wire::batcher::pending::{BatchEntry, CallOutcome, Entries, PendingBatch, Sleepers};
 use crate::wire::batcher::queue::Batcher;
 use crate::wire::failure::{Failure, NotSentReason};
 
@@ -46,6 +46,9 @@ pub(crate) struct Batch<'a> {
     batcher: &'a Batcher,
     /// The batch, and the number of the leader's entry. `None` for a caller that goes alone.
     pending: Option<(&'a Arc<PendingBatch>, usize)>,
+    /// The leader's command.
+    command: &'a [u8],
+    /// All commands, the leader's first; empty if there is no other.
     packed: Vec<u8>,
     span: CallerTime<'a>,
     /// The latest deadline of all entries.
@@ -64,14 +67,15 @@ pub(crate) struct Batch<'a> {
 impl<'a> Batch<'a> {
     pub(super) fn new(
         batcher: &'a Batcher,
-        packed: Vec<u8>,
+        command: &'a [u8],
         span: CallerTime<'a>,
         pending: Option<(&'a Arc<PendingBatch>, usize)>,
     ) -> Batch<'a> {
         Batch {
             batcher,
             pending,
-            packed,
+            command,
+            packed: Vec::new(),
             span,
             deadline: span.deadline,
             sealed: false,
@@ -107,14 +111,19 @@ impl<'a> Batch<'a> {
             let now = self.batcher.clock.now();
             let mut entries = pending.entries.lock();
             self.callers = entries.all.len();
-            entries.all[own] = BatchEntry::Sent;
-            for (number, entry) in entries.all.iter_mut().enumerate() {
+            let Entries { all, commands, .. } = &mut *entries;
+            all[own] = BatchEntry::Sent;
+            for (number, entry) in all.iter_mut().enumerate() {
                 // An overdue one stays. Its caller is about to give up and to report that nothing
                 // was sent.
-                if let BatchEntry::Waiting { packed, deadline } = entry
+                if let BatchEntry::Waiting { command, deadline } = entry
                     && *deadline > now
                 {
-                    self.packed.extend_from_slice(packed);
+                    if self.packed.is_empty() {
+                        self.packed.reserve_exact(self.command.len() + commands.len());
+                        self.packed.extend_from_slice(self.command);
+                    }
+                    self.packed.extend_from_slice(&commands[command.clone()]);
                     self.deadline = self.deadline.max(*deadline);
                     self.others.push(number);
                     *entry = BatchEntry::Sent;
@@ -123,7 +132,8 @@ impl<'a> Batch<'a> {
         }
         // With the latest deadline: the leader may have to read replies of others after its own has
         // come. By `Entries::enter` that is no more than `SLACK` later than its own deadline.
-        (&self.packed, 1 + self.others.len(), self.deadline)
+        let packed = if self.packed.is_empty() { self.command } else { &self.packed };
+        (packed, 1 + self.others.len(), self.deadline)
     }
 
     /// Adds the outcome of the next command, in the order of sending.

@@ -54,16 +54,16 @@ impl Batcher {
         let span = CallerTime { start: self.clock.now(), deadline, sender };
         // Repeated as a command of its own, behind those that wait. Its leader could not do it: to
         // send more after the batch would hold up everybody in that.
-        match self.call_once(call.pack(), span) {
+        match self.call_once(call.packed(), span) {
             Err(Failure::Refused(error)) if is_no_script(&error) => match call.with_source() {
-                Some(whole) => self.call_once(whole.pack(), span),
+                Some(whole) => self.call_once(whole.packed(), span),
                 None => Err(Failure::Refused(error)),
             },
             outcome => outcome,
         }
     }
 
-    fn call_once(&self, mut packed: Vec<u8>, span: CallerTime<'_>) -> CallOutcome {
+    fn call_once(&self, command: &[u8], span: CallerTime<'_>) -> CallOutcome {
         let mut queue = self.queue.lock();
         queue.count_caller();
         // The usual way, without a batch and without an allocation. Not while a batch waits: this
@@ -71,40 +71,40 @@ impl Batcher {
         if queue.batches.is_empty() && queue.taken < self.usual_places(&queue) {
             queue.taken += 1;
             drop(queue);
-            return Batch::new(self, packed, span, None).run();
+            return Batch::new(self, command, span, None).run();
         }
         // Only the last: an earlier one was full, or its leader had less time than somebody after
         // it. To fill it up later would let this caller overtake others. The queue stays locked, so
         // that the batch cannot leave between being found and being entered.
         if let Some(pending) = queue.batches.back().cloned() {
             let mut entries = pending.entries.lock();
-            if let Some(number) = entries.enter(&mut packed, span.deadline) {
+            if let Some(number) = entries.enter(command, span.deadline) {
                 // The leader that was woken is a sleeping thread, and this one runs. It leads if
                 // the place is still free, and if nobody in the batch has more time than it has.
                 let leads = queue.batches.len() == 1 && span.deadline >= entries.deadline;
                 if leads && queue.taken < self.usual_places(&queue) {
                     (entries.leader, entries.deadline) = (number, span.deadline);
-                    let packed = self.start(&mut queue, &pending, &mut entries);
+                    self.start(&mut queue, &pending);
                     drop((entries, queue));
-                    return Batch::new(self, packed, span, Some((&pending, number))).run();
+                    return Batch::new(self, command, span, Some((&pending, number))).run();
                 }
                 drop((entries, queue));
-                return self.wait(&pending, number, span);
+                return self.wait(&pending, (number, command), span);
             }
         }
 
         let turn = self.clock.now().after(self.turn);
-        let pending = PendingBatch::new(packed, span.deadline, turn);
+        let pending = PendingBatch::new(command, span.deadline, turn);
         queue.batches.push_back(Arc::clone(&pending));
         drop(queue);
-        self.wait(&pending, 0, span)
+        self.wait(&pending, (0, command), span)
     }
 
     /// Waits in a batch, and leads it if this caller becomes its leader.
     fn wait(
         &self,
         pending: &Arc<PendingBatch>,
-        number: usize,
+        (number, command): (usize, &[u8]),
         span: CallerTime<'_>,
     ) -> CallOutcome {
         let mut now = self.clock.now();
@@ -134,7 +134,8 @@ impl Batcher {
                     // locked before them.
                     entries.leader_woken = false;
                     drop(entries);
-                    if let Some(outcome) = self.step(pending, number, span, (now, limit)) {
+                    if let Some(outcome) = self.step(pending, (number, command), span, (now, limit))
+                    {
                         return outcome;
                     }
                     // Its turn has come, and all places are taken. From here on a returned place
@@ -180,7 +181,7 @@ impl Batcher {
     fn step(
         &self,
         pending: &Arc<PendingBatch>,
-        number: usize,
+        (number, command): (usize, &[u8]),
         span: CallerTime<'_>,
         (now, limit): (Moment, Moment),
     ) -> Option<CallOutcome> {
@@ -213,8 +214,8 @@ impl Batcher {
         if queue.taken >= self.places(&queue, &entries, now) {
             return None;
         }
-        let packed = self.start(&mut queue, pending, &mut entries);
+        self.start(&mut queue, pending);
         drop((entries, queue));
-        Some(Batch::new(self, packed, span, Some((pending, number))).run())
+        Some(Batch::new(self, command, span, Some((pending, number))).run())
     }
 }

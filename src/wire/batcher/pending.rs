@@ -1,5 +1,6 @@
 //! A gathering batch, its entries, and its leader.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::base::sync::Arc;
@@ -10,6 +11,8 @@ use crate::wire::failure::Failure;
 
 /// How many commands share a write…
 pub(super) const ENTRIES: usize = 32;
+/// How many usually do.
+const USUAL: usize = 8;
 /// …and from how many bytes on no other is added.
 pub(super) const BYTES: usize = 64 * 1024;
 
@@ -17,7 +20,11 @@ pub(super) type CallOutcome = Result<Reply, Failure>;
 
 #[derive(Debug)]
 pub(super) enum BatchEntry {
-    Waiting { packed: Vec<u8>, deadline: Moment },
+    /// With the place of its command among those of the batch.
+    Waiting {
+        command: Range<usize>,
+        deadline: Moment,
+    },
     Sent,
     Done(CallOutcome),
     Abandoned,
@@ -26,7 +33,8 @@ pub(super) enum BatchEntry {
 #[derive(Debug)]
 pub(super) struct Entries {
     pub(super) all: Vec<BatchEntry>,
-    bytes: usize,
+    /// Their commands, one after the other, also of those that have given up.
+    pub(super) commands: Vec<u8>,
     pub(super) leader: usize,
     /// The leader's deadline.
     pub(super) deadline: Moment,
@@ -53,18 +61,26 @@ impl Sleepers {
 }
 
 impl Entries {
-    /// Adds an entry if there is room and the leader has enough time. Takes `packed` only then.
-    pub(super) fn enter(&mut self, packed: &mut Vec<u8>, deadline: Moment) -> Option<usize> {
-        let full = self.all.len() >= ENTRIES || self.bytes >= BYTES;
+    /// Adds an entry if there is room and the leader has enough time.
+    pub(super) fn enter(&mut self, command: &[u8], deadline: Moment) -> Option<usize> {
+        let full = self.all.len() >= ENTRIES || self.commands.len() >= BYTES;
         // A leader with less time would give up its exchange while this entry could still wait.
         // `SLACK` allows for callers with equal spans, of whom the later always has the later
         // deadline: without it, no two of them could share a batch.
         if full || deadline > self.deadline.after(SLACK) {
             return None;
         }
-        self.bytes += packed.len();
-        self.all.push(BatchEntry::Waiting { packed: std::mem::take(packed), deadline });
+        self.add(command, deadline);
         Some(self.all.len() - 1)
+    }
+
+    fn add(&mut self, command: &[u8], deadline: Moment) {
+        let start = self.commands.len();
+        // Copied by its caller, who has the memory at hand: a thread that takes or frees the memory
+        // of others has to share it with them.
+        self.commands.extend_from_slice(command);
+        let command = start..self.commands.len();
+        self.all.push(BatchEntry::Waiting { command, deadline });
     }
 
     /// Makes the waiting entry with the most time the leader. Returns whether there is one.
@@ -92,12 +108,17 @@ pub(super) struct PendingBatch {
 }
 
 impl PendingBatch {
-    pub(super) fn new(packed: Vec<u8>, deadline: Moment, turn: Moment) -> Arc<PendingBatch> {
-        let mut all = Vec::with_capacity(ENTRIES);
-        let bytes = packed.len();
-        all.push(BatchEntry::Waiting { packed, deadline });
-        let (leader_woken, sleepers) = (false, Sleepers::default());
-        let entries = Entries { all, bytes, leader: 0, deadline, turn, leader_woken, sleepers };
+    pub(super) fn new(command: &[u8], deadline: Moment, turn: Moment) -> Arc<PendingBatch> {
+        let mut entries = Entries {
+            all: Vec::with_capacity(USUAL),
+            commands: Vec::with_capacity(command.len() * USUAL),
+            leader: 0,
+            deadline,
+            turn,
+            leader_woken: false,
+            sleepers: Sleepers::default(),
+        };
+        entries.add(command, deadline);
         let entries = contended::Mutex::new(entries);
         Arc::new(PendingBatch { entries, leader_woken: Condvar::new(), done: Condvar::new() })
     }

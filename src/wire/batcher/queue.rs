@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::sync::{Arc, Mutex};
 use crate::base::time::{Clock, Moment};
-use crate::wire::batcher::pending::{BatchEntry, Entries, PendingBatch};
+use crate::wire::batcher::pending::{Entries, PendingBatch};
 
 /// How many places there are for a crowd. With fewer the server would be idle, with more the batches
 /// would be empty.
@@ -79,23 +79,14 @@ impl Batcher {
         assert_eq!((queue.taken, queue.callers, queue.batches.len()), (0, 0, 0));
     }
 
-    /// Gives a batch its place. Returns the leader's command.
-    pub(super) fn start(
-        &self,
-        queue: &mut BatchQueue,
-        pending: &Arc<PendingBatch>,
-        entries: &mut Entries,
-    ) -> Vec<u8> {
+    /// Gives a batch its place.
+    pub(super) fn start(&self, queue: &mut BatchQueue, pending: &Arc<PendingBatch>) {
         queue.taken += 1;
         // Out of the queue before anything is sent: nobody may enter a batch whose commands are
         // already packed. The next batch may have a place, too, and its leader has been woken by
         // nobody.
         queue.batches.retain(|other| !Arc::ptr_eq(other, pending));
         self.wake_leader(queue);
-        match &mut entries.all[entries.leader] {
-            BatchEntry::Waiting { packed, .. } => std::mem::take(packed),
-            _ => Vec::new(),
-        }
     }
 
     /// Wakes the leader of the first batch, if there is a place for it.

@@ -271,10 +271,10 @@ fn full_batch_leaves_the_rest_for_the_next() {
 
 #[test]
 fn long_commands_do_not_wait_for_each_other() {
-    let mut packed = vec![0; BYTES];
-    let pending = PendingBatch::new(packed.clone(), now(), now());
-    assert_eq!(pending.entries.lock().enter(&mut packed, now()), None);
-    assert_eq!(packed.len(), BYTES);
+    let packed = vec![0; BYTES];
+    let pending = PendingBatch::new(&packed, now(), now());
+    assert_eq!(pending.entries.lock().enter(&packed, now()), None);
+    assert_eq!(pending.entries.lock().commands.len(), BYTES);
 }
 
 #[test]
@@ -405,14 +405,14 @@ fn batch_without_a_connection_fails_as_not_sent() {
 fn followers_go_on_when_the_leaders_time_ends() {
     let (stage, _gate) = stage();
     let end = now().after(LONG);
-    let pending = PendingBatch::new(Vec::new(), end, end);
+    let pending = PendingBatch::new(&[], end, end);
     for later in [MILLI, MILLI * 2] {
-        pending.entries.lock().enter(&mut Vec::new(), end.after(later)).unwrap();
+        pending.entries.lock().enter(&[], end.after(later)).unwrap();
     }
     stage.batcher.queue.lock().taken = 1;
     let sender = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
     let span = CallerTime { start: Moment::PAST, deadline: end, sender: &sender };
-    Batch::new(&stage.batcher, Vec::new(), span, Some((&pending, 0))).run().unwrap_err();
+    Batch::new(&stage.batcher, &[], span, Some((&pending, 0))).run().unwrap_err();
     let queue = stage.batcher.queue.lock();
     assert_eq!((queue.taken, queue.batches.len()), (0, 1));
     let entries = pending.entries.lock();
@@ -535,7 +535,7 @@ fn few_callers_have_a_place_each_and_a_crowd_shares_fewer() {
 fn newcomer_with_a_free_place_leads_the_pending_batch() {
     let (stage, _gate) = stage();
     // As if a place had been given back, and the leader that was woken does not run yet.
-    let pending = PendingBatch::new(Call::plain(&[b"asleep"]).pack(), now().after(LONG), now());
+    let pending = PendingBatch::new(Call::plain(&[b"asleep"]).packed(), now().after(LONG), now());
     let mut queue = stage.batcher.queue.lock();
     queue.batches.push_back(Arc::clone(&pending));
     queue.callers = 1;
