@@ -192,13 +192,13 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        // Only then the place is returned: the leader that is woken for it must be that of the first
-        // batch.
-        let abandoned = match self.pending {
-            Some((pending, own)) if !self.sealed => Some((pending, self.abandon(pending, own))),
-            _ => None,
-        };
-
+        if let Some((pending, own)) = self.pending {
+            let sleepers =
+                if self.sealed { self.deliver(pending) } else { self.abandon(pending, own) };
+            pending.wake(sleepers);
+        }
+        // Last of all. The place is returned when the batch is either delivered or back in the
+        // queue: the leader that is woken for it must be that of the first batch.
         let mut queue = self.batcher.queue.lock();
         queue.taken -= 1;
         queue.callers -= self.callers;
@@ -207,16 +207,6 @@ impl Drop for Batch<'_> {
         drop(queue);
         if let Some(next) = next {
             next.leader_woken.notify_all();
-        }
-
-        // A batch that was sent has left the queue, so the next one need not wait for its callers. On a
-        // busy machine they would run before the next leader, and the server would be idle meanwhile.
-        let ended = match self.pending {
-            Some((pending, _)) if self.sealed => Some((pending, self.deliver(pending))),
-            _ => abandoned,
-        };
-        if let Some((pending, sleepers)) = ended {
-            pending.wake(sleepers);
         }
     }
 }

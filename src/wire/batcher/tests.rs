@@ -236,23 +236,6 @@ fn sleepers_are_counted_by_what_they_wait_for() {
 }
 
 #[test]
-fn place_is_returned_before_the_callers_of_a_batch_have_their_replies() {
-    let (stage, gate) = stage();
-    scope(|scope| {
-        let handles = stage.with_waiting(scope, 2);
-        let batch = Arc::clone(stage.batcher.queue.lock().batches.front().unwrap());
-        gate.send(Ok(())).unwrap();
-        stage.await_seen(2);
-        let entries = batch.entries.lock();
-        gate.send(Ok(())).unwrap();
-        let is_free = comes(|| stage.batcher.queue.lock().taken == 0);
-        drop(entries);
-        assert!(is_free);
-        handles.into_iter().for_each(|handle| _ = handle.join().unwrap().unwrap());
-    });
-}
-
-#[test]
 fn full_batch_leaves_the_rest_for_the_next() {
     let (stage, gate) = stage();
     scope(|scope| {

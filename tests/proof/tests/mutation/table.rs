@@ -1090,11 +1090,6 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::wire::batcher::tests::sleepers_are_counted_by_what_they_wait_for",
     ),
     bug(
-        "place-kept-until-delivery",
-        "the next batch does not wait for the callers of the last",
-        "leasehold::wire::batcher::tests::place_is_returned_before_the_callers_of_a_batch_have_their_replies",
-    ),
-    bug(
         "crowd-has-a-place-each",
         "places of batches",
         "leasehold::wire::batcher::tests::few_callers_have_a_place_each_and_a_crowd_shares_fewer",
