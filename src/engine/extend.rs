@@ -47,6 +47,9 @@ impl Holding {
         let sent = self.lengthen(lease.ttl())?.sent;
         lease.renewed(sent);
         lease.confirmed(sent);
+        // A turn of the worker that began before this comes back only at the end of what was the tail then, and the next
+        // renewal is due before that.
+        self.slot.watch(lease);
         self.check_valid()
     }
 
@@ -85,9 +88,7 @@ impl Holding {
     }
 
     fn lengthen_by(&self, ttl: Duration, deadline: Moment) -> Result<OwnershipReply> {
-        if !self.is_silent() {
-            self.check_valid()?;
-        }
+        self.check_live()?;
         let ttl = self.hold.lease.value.options.lease.key_ttl(ttl);
         let (context, target) = (self.context(), self.slot.target());
         // Counted before it is sent, so that a release by another thread does not pass the lease on
@@ -142,10 +143,10 @@ impl Holding {
     fn check_inner(&self) -> Result<()> {
         // Redis is not asked about a hold that is over here: a late request may have made it the owner
         // again, and *owned* would be wrong (rule 30). One that may come back is renewed instead.
-        if self.is_silent() {
-            return self.come_back();
+        match self.check_valid() {
+            Err(_) if self.hold.is_live() => return self.come_back(),
+            outcome => outcome?,
         }
-        self.check_valid()?;
         let (context, target) = (self.context(), self.slot.target());
         let (lease, owner) = (&self.hold.lease, &self.hold.lease.value.bytes);
         let asked = lease.value.options.lease;

@@ -375,15 +375,17 @@ impl Holding {
         is_silent.then(|| now.since(self.hold.lease.valid_until()))
     }
 
-    /// Whether its validity is over, and a reply may make it valid once more.
-    pub(super) fn is_silent(&self) -> bool {
-        self.silence().is_some()
+    /// Checks that the lease is valid, or that a reply may make it so.
+    pub(super) fn check_live(&self) -> Result<()> {
+        self.check_expiry();
+        if self.hold.is_live() { Ok(()) } else { Err(self.not_live_error()) }
     }
 
     /// The same as [`check_valid`](Self::check_valid), but asks Redis about a lease that is over and may come back.
     pub(crate) fn make_valid(&self) -> Result<()> {
         match self.check_valid() {
-            Err(_) if self.is_silent() => self.come_back(),
+            // Asked even if a renewal was confirmed after that look.
+            Err(_) if self.hold.is_live() => self.come_back(),
             outcome => outcome,
         }
     }

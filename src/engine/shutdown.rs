@@ -42,8 +42,8 @@ pub(crate) fn close(engine: &Engine, grace: Duration, within: Duration) -> Close
     }
     // Another call may have a shorter grace.
     let works = |holding: &Holding| {
-        let is_held = holding.hold.is_valid_at(engine.now()) || holding.is_silent();
-        closing.phase() != ClosingPhase::Ended && is_held
+        // One look for both: between two, a silent hold may become valid.
+        closing.phase() != ClosingPhase::Ended && engine.now() < holding.hold.lost_at()
     };
     drop(closing.wait(clock, end, &holdings, works));
 

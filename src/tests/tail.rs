@@ -155,6 +155,17 @@ fn hold_comes_back_after_a_pause_of_its_process() {
     }
 }
 
+/// The worker has just come to the lease, when a call of a thread makes it valid again.
+#[test]
+fn hold_that_a_call_brings_back_is_renewed() {
+    let held = Held::after_outage(SECOND * 5);
+    let lease = &held.guard.hold().lease;
+    lease.note_due(lease.lost_at());
+    held.link.restore();
+    held.guard.check().unwrap();
+    assert!(lease.due() <= lease.renew_at(), "{:?} for {:?}", lease.due(), lease.renew_at());
+}
+
 /// Rules 47 and 48: a waiter asks when the lease is over, and not when the key ends.
 #[test]
 fn waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over() {

@@ -1,7 +1,7 @@
 //! Faults before the server in memory.
 
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::base::glob::Glob;
@@ -45,9 +45,29 @@ impl Count {
     }
 }
 
+/// What leads from one process to the server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link(Arc<AtomicBool>);
+
+impl Link {
+    /// No request arrives from now on.
+    pub(super) fn cut(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn restore(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Relaxed) { Err(Failure::silent()) } else { Ok(()) }
+    }
+}
+
 /// Before the server of one process.
 pub(super) struct FaultyBackend {
     memory: MemoryBackend,
+    link: Link,
     stalls: Count,
     late: Count,
     before_answer: Box<dyn Fn() + Send + Sync>,
@@ -62,6 +82,7 @@ impl FaultyBackend {
     pub(super) fn before(memory: MemoryBackend) -> FaultyBackend {
         FaultyBackend {
             memory,
+            link: Link::default(),
             stalls: Count::default(),
             late: Count::default(),
             before_answer: Box::new(|| {}),
@@ -110,6 +131,11 @@ impl FaultyBackend {
     pub(super) fn panics(self, times: usize) -> FaultyBackend {
         (0..times).for_each(|_| self.panics.one_more());
         self
+    }
+
+    /// What leads to the server.
+    pub(super) fn link(&self) -> Link {
+        self.link.clone()
     }
 
     /// How many renewals were sent.
@@ -172,7 +198,7 @@ impl Backend for FaultyBackend {
         }
         let renewals = calls.iter().filter(|call| renews(call));
         renewals.for_each(|_| self.renewals.one_more());
-        if self.deaf.take() {
+        if self.link.check().is_err() || self.deaf.take() {
             return calls.iter().map(|_| Err(Failure::silent())).collect();
         }
         let outcomes = self.memory.call_many(keys, calls, sending, deadline);
@@ -220,6 +246,7 @@ impl LockServer for FaultyBackend {
         if asks && self.stalls.take() {
             sleep(EXCHANGE * 2);
         }
+        self.link.check()?;
         let outcome = self.memory.call(call, deadline);
         if has(call, b"join") && self.late.take() {
             (self.before_answer)();
@@ -240,6 +267,7 @@ impl LockServer for FaultyBackend {
         deadline: Moment,
         operation: impl FnMut(&mut dyn Session) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        self.link.check()?;
         self.memory.session(deadline, operation)
     }
 

@@ -39,13 +39,13 @@ fn sleep_until_renewal(guard: &Guard) {
 
 /// What `on_loss` was told of, and that the hold was over before.
 #[derive(Clone, Default)]
-struct Losses {
-    count: Count,
+pub(super) struct Losses {
+    pub(super) count: Count,
     lease: Arc<std::sync::Mutex<Weak<Hold>>>,
 }
 
 impl Losses {
-    fn callbacks(&self) -> Callbacks {
+    pub(super) fn callbacks(&self) -> Callbacks {
         let losses = self.clone();
         Callbacks {
             on_loss: Some(Arc::new(move |loss| {
@@ -59,12 +59,12 @@ impl Losses {
         }
     }
 
-    fn watch(&self, guard: &Guard) {
+    pub(super) fn watch(&self, guard: &Guard) {
         *self.lease.lock().expect("one thread") = Arc::downgrade(guard.hold());
     }
 
     /// Either it was released, or it was lost and that was told once.
-    fn check(&self, outcome: crate::Result<()>) {
+    pub(super) fn check(&self, outcome: crate::Result<()>) {
         let expected = usize::from(outcome.is_err());
         if let Err(error) = outcome {
             assert!(error.is_lost(), "{error}");

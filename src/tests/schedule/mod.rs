@@ -28,6 +28,7 @@
 //! | `share` | scenarios of a read-write lock |
 //! | `wait` | waits that are called off, run out, or hear of a grant early |
 //! | `loss` | renewals and losses against releases |
+//! | `silence` | holds that fall silent in the tail of their lease |
 //! | `end` | ends before their time: shutdown, panics |
 //! | `several` | several locks at once |
 //! | `batch` | callers that share batches |
@@ -53,6 +54,7 @@ mod scenario;
 mod scheduler;
 mod several;
 mod share;
+mod silence;
 mod wait;
 mod world;
 
@@ -67,6 +69,7 @@ fn scenarios() -> Vec<Scenario> {
         share::SCENARIOS,
         wait::SCENARIOS,
         loss::SCENARIOS,
+        silence::SCENARIOS,
         end::SCENARIOS,
         several::SCENARIOS,
         claim::SCENARIOS,

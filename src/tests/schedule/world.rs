@@ -199,6 +199,15 @@ impl Witness {
         }
     }
 
+    /// If this hold is valid, nobody has gone in since it did. It may have been silent meanwhile.
+    pub(super) fn is_still_inside(&self, hold: &Hold, token: u64) {
+        // Looked at before the validity: who goes in later does so beside a hold that is valid.
+        let last_token = self.with(|seen| seen.last_token);
+        if hold.is_valid_at(ModelClock.now()) {
+            assert_eq!(last_token, token, "{hold:?} is valid, and another was inside");
+        }
+    }
+
     /// How many went in.
     pub(super) fn visits(&self) -> usize {
         self.with(|seen| seen.visits)

@@ -1372,6 +1372,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::check_makes_a_lease_as_long_as_its_holder_believes",
     ),
     bug(
+        "hold-comes-back-without-renewals",
+        "a lease is renewed while it is held",
+        "leasehold::tests::tail::hold_that_a_call_brings_back_is_renewed",
+    ),
+    bug(
         "overdue-leader-leads",
         "rule 47",
         "leasehold::tests::tail::leadership_comes_back_or_goes_to_a_candidate",
