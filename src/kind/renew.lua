@@ -1,7 +1,8 @@
 -- Lengthens a lease if the lock is still the attempt's; never shortens it (rule 14). Stands after the
 -- owner.lua of a kind.
 --
--- KEYS  1 the lock   2 its fence   and the kind's own; the last is the line if there is a tail
+-- KEYS  1 the lock   2 its fence   and the kind's own
+--       the last is the line if there is a tail; or the lock again, of a lease that yields in its tail in any case
 -- ARGV  1 the attempt   2 the time to live from now, ms
 --       3 the hold count of a lock that shows it in a hash, owner -> hold count; 0: it shows none
 --       4 time to live of the fence, ms

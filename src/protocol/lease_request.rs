@@ -50,8 +50,8 @@ impl LeaseRequest<'_> {
     pub(crate) fn call(&self) -> Call {
         match self.command {
             LeaseCommand::Renew { ttl, count } => self.target.renew(self.owner, ttl, count),
-            LeaseCommand::RenewOrYield { ttl, tail } => {
-                self.target.renew_or_yield(self.owner, ttl, tail)
+            LeaseCommand::RenewOrYield { ttl, tail, is_silent } => {
+                self.target.renew_or_yield(self.owner, ttl, tail, is_silent)
             }
             LeaseCommand::Release { ttl, last_token } => {
                 self.target.release(self.owner, ttl, last_token)
@@ -75,8 +75,9 @@ impl LeaseRequest<'_> {
 pub(crate) enum LeaseCommand {
     /// Make it last this long from now on, and write its hold count if the kind shows one.
     Renew { ttl: Duration, count: u32 },
-    /// The same for a lease with a tail, but leave it as it is if it is over and others wait.
-    RenewOrYield { ttl: Duration, tail: Duration },
+    /// The same for a lease with a tail, but leave it as it is if it is over and others wait. `is_silent` says whether its
+    /// holder knows that it is over.
+    RenewOrYield { ttl: Duration, tail: Duration, is_silent: bool },
     /// Release it, or leave the queue.
     Release { ttl: Duration, last_token: Option<u64> },
     /// Make it a lesser hold of a read-write lock.

@@ -160,17 +160,28 @@ impl Target {
         self.kind.scripts().renew.call(keys, [Bytes(owner), ttl, count, keep])
     }
 
-    /// The same for a lease with a tail, which yields in it to those who stand in the queue (rule 50).
-    pub(crate) fn renew_or_yield(&self, owner: &[u8], ttl: Duration, tail: Duration) -> Call {
-        // In a cluster the key of the queue may be missing, as above.
-        if tail.is_zero() || self.is_in_cluster {
-            return self.renew(owner, ttl, 1);
-        }
-        // The queue stands behind the keys that exist for as long as the lock is held.
-        let keys = self.keys.get(..=self.kind.lease_keys()).unwrap_or(&self.keys);
+    /// The same for a lease with a tail, which yields in it to those who stand in the queue (rule 50). `is_silent` says
+    /// whether its holder knows that the lease is over.
+    pub(crate) fn renew_or_yield(
+        &self,
+        owner: &[u8],
+        ttl: Duration,
+        tail: Duration,
+        is_silent: bool,
+    ) -> Call {
         let numbers = [millis(ttl), 0, fence(ttl), millis(tail)].map(Number);
         let arguments = [Bytes(owner)].into_iter().chain(numbers);
-        self.kind.scripts().renew.call(keys, arguments)
+        let script = &self.kind.scripts().renew;
+        let most = self.kind.lease_keys();
+        if self.is_in_cluster && !is_silent {
+            // The queue may be missing, as above, and this lease must be renewed while its slot is being moved. With the lock
+            // itself in the place of the queue, a renewal that was stuck until the lease was over yields in any case, and the
+            // next one looks for a queue.
+            let lease_keys = self.lease_keys().iter().chain(self.keys.first());
+            return script.call(&lease_keys.cloned().collect::<Vec<_>>(), arguments);
+        }
+        // The queue stands behind the keys that exist for as long as the lock is held.
+        script.call(self.keys.get(..=most).unwrap_or(&self.keys), arguments)
     }
 
     /// Makes a write that `WAIT` can wait for, if this owner has the lock.
@@ -301,4 +312,41 @@ pub(crate) fn fence(ttl: Duration) -> u64 {
     // a lease of a few milliseconds would leave the order of tokens to a clock that may be set
     // back.
     millis(ttl.max(SHORTEST_FENCE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::election::ElectionKind;
+    use crate::kind::mutex::MutexKind;
+
+    /// The keys of a renewal, without the name.
+    fn keys(target: &Target, is_silent: bool) -> Vec<String> {
+        let span = Duration::from_secs(3);
+        let call = target.renew_or_yield(b"me", span * 10, span * 9, is_silent);
+        let words = call.words();
+        let count: usize = std::str::from_utf8(&words[2]).unwrap().parse().unwrap();
+        let text = |word: &[u8]| String::from_utf8(word.to_vec()).unwrap();
+        words[3..3 + count].iter().map(|word| text(word)).collect()
+    }
+
+    /// While its slot is being moved, a node refuses a renewal with a key that is missing (rule 50).
+    #[test]
+    fn renewal_of_a_valid_lease_names_no_key_of_a_cluster_that_may_be_missing() {
+        let name = || Name::new(b"", b"x").unwrap();
+        let kinds: [(&'static dyn LockKind, &[&str], &str); 2] = [
+            (&MutexKind, &["x", "{x}:fence"], "{x}:queue"),
+            (&ElectionKind, &["x", "{x}:fence", "{x}:word"], "{x}:candidates"),
+        ];
+        for (kind, lease_keys, line) in kinds {
+            let with = |last| [lease_keys, &[last]].concat();
+            let (alone, clustered) = (Target::new(kind, name()), Target::in_cluster(kind, name()));
+            for is_silent in [false, true] {
+                assert_eq!(keys(&alone, is_silent), with(line));
+            }
+            assert_eq!(keys(&clustered, true), with(line));
+            // The lock is there: such a renewal yields in its tail in any case.
+            assert_eq!(keys(&clustered, false), with("x"));
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::common::{
     AtLast, HASTE, SLACK, SOON, ask, exists, fixed, ms, names, renewed, until, within,
 };
 use leasehold::{
-    Guard, LockClient, LockClientBuilder, LockOptions, LossCause, Release, Result, Wait,
+    Guard, Lease, LockClient, LockClientBuilder, LockOptions, LossCause, Release, Result, Wait,
 };
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Cluster, Fault, Proxy, Server};
@@ -139,7 +139,11 @@ fn lock_in_a_migrating_slot_is_renewed_and_released() {
     let mutex = holder.mutex_with(&name, renewed(2_000)).unwrap();
     let hash = format!("{{{name}}}:hash");
     let reentrant = holder.reentrant_with(&hash, renewed(2_000)).unwrap();
-    let guards = [mutex.lock().unwrap(), reentrant.lock().unwrap()];
+    // A renewal that named its queue, which is not there, would be refused.
+    let lease = Lease::renewed(ms(2_000)).recoverable_for(ms(60_000));
+    let options = LockOptions::new().lease(lease);
+    let tailed = holder.mutex_with(format!("{{{name}}}:tail"), options).unwrap();
+    let guards = [mutex.lock().unwrap(), reentrant.lock().unwrap(), tailed.lock().unwrap()];
     let last = |guard: &Guard| guard.remaining();
     let renewed_again = |what: &str| {
         for guard in &guards {

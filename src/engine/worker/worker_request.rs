@@ -64,7 +64,10 @@ impl WorkerRequest {
                 let command = match *need {
                     LeaseNeed::Renew => match lease.yields_for() {
                         Duration::ZERO => LeaseCommand::Renew { ttl, count: count() },
-                        tail => LeaseCommand::RenewOrYield { ttl, tail },
+                        tail => {
+                            let is_silent = lease.is_silent(lease.now());
+                            LeaseCommand::RenewOrYield { ttl, tail, is_silent }
+                        }
                     },
                     LeaseNeed::Show => {
                         // One in doubt may end earlier there than its holder believes, as after a step of the server's
@@ -189,6 +192,11 @@ fn failed(
             // that far.
             if may_remain(protocol, &lease.value.bytes, &failure) {
                 lease.may_last_until(now.after(lease.value.key_ttl()));
+            }
+            // A node that moves the slot refuses what names a queue that is not there. Nobody who waits can ask it then, so
+            // the lease insists as beside a dead one.
+            if lease.is_silent(now) && failure.code() == Some("TRYAGAIN") {
+                lease.yielded(now);
             }
             let failures = lease.renewal_failed(failure.clone());
             report.failed(lease, failure, failures, is_live.then_some(retry));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{
     CloseReport, DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, Loss, Mutex,
-    QuorumClient, QuorumClientBuilder, Result,
+    Observer, QuorumClient, QuorumClientBuilder, Result,
 };
 
 /// What makes mutexes.
@@ -40,6 +40,8 @@ pub trait Builder: Sized {
     fn label(self, label: &str) -> Self;
     /// As [`LockClientBuilder::on_loss`].
     fn on_loss(self, callback: impl Fn(&Loss) + Send + Sync + 'static) -> Self;
+    /// As [`LockClientBuilder::observer`].
+    fn observer(self, observer: impl Observer + 'static) -> Self;
     /// As [`LockClientBuilder::give_up_after`].
     fn give_up_after(self, outage: Duration) -> Self;
     /// How long one server may take to be connected to, and to answer.
@@ -97,6 +99,10 @@ macro_rules! common {
 
             fn on_loss(self, callback: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
                 self.on_loss(callback)
+            }
+
+            fn observer(self, observer: impl Observer + 'static) -> Self {
+                self.observer(observer)
             }
 
             fn give_up_after(self, outage: Duration) -> Self {

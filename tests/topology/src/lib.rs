@@ -47,6 +47,9 @@ pub trait Topology: Sized + Send + Sync + 'static {
     /// Whether a name may have braces that are no tag.
     const STRAY_BRACES: bool = true;
 
+    /// Whether a lease of a mutex may have a tail.
+    const TAILS: bool = true;
+
     /// Starts the servers, and waits until they serve.
     fn start() -> Self;
 

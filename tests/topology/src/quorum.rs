@@ -16,6 +16,9 @@ impl Topology for Quorum {
     /// Several queues would split a majority between them.
     const WAITS: &'static [Wait] = &[Wait::notify(), Wait::spin()];
 
+    /// The votes would be free one after the other.
+    const TAILS: bool = false;
+
     fn start() -> Quorum {
         let start = || Server::builder().tcp().start().expect("a server");
         Quorum(thread::scope(|scope| {

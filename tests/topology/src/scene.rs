@@ -11,6 +11,9 @@ use crate::{Builder, Client, Server, Topology};
 /// The longest that a test waits for what must come.
 pub const SOON: Duration = Duration::from_secs(15);
 
+/// The tail of leases that have one.
+pub const TAIL: Duration = Duration::from_secs(60);
+
 /// The client of a topology.
 pub type ClientOf<T> = <<T as Topology>::Builder as Builder>::Client;
 
@@ -137,6 +140,11 @@ pub const fn ms(span: u64) -> Duration {
 /// Options with a lease of so many milliseconds that is renewed.
 pub fn renewed(ttl: u64) -> LockOptions {
     LockOptions::new().lease(Lease::renewed(ms(ttl)))
+}
+
+/// Options with a lease of so many milliseconds, with a tail that outlasts every test.
+pub fn tailed(ttl: u64) -> LockOptions {
+    LockOptions::new().lease(Lease::renewed(ms(ttl)).recoverable_for(TAIL))
 }
 
 /// Options with a lease of so many milliseconds that is not renewed.

@@ -5,8 +5,10 @@ use std::thread;
 use std::time::Instant;
 
 use leasehold::{Election, Leadership, LockClientBuilder, LockOptions, LossCause, Observation};
-use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, until};
-use leasehold_topology_test::{Topology, suite};
+use leasehold_support::Child;
+use leasehold_support::child::{hear, role, tell};
+use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, tailed, until};
+use leasehold_topology_test::{Cluster, OneServer, Sentinel, Tls, Topology, UnixSocket, suite};
 
 suite! {
     one_leads_and_the_next_leads_when_it_resigns
@@ -16,6 +18,29 @@ suite! {
     commands_apply_only_while_it_leads
     close_resigns
     key_of_another_kind_is_an_error_and_not_touched
+    stopped_leader_comes_back_with_its_term
+    term_of_a_stopped_leader_is_over_for_a_candidate
+}
+
+/// What the children of this file run; nothing in the process that people started.
+#[test]
+fn roles() {
+    fn plays<T: Single>(role: &str) -> bool {
+        let is_it = role == std::any::type_name::<T>();
+        if is_it {
+            play::<T>();
+        }
+        is_it
+    }
+    let Some(role) = role() else { return };
+    let topologies = [
+        plays::<OneServer>,
+        plays::<UnixSocket>,
+        plays::<Tls>,
+        plays::<Sentinel>,
+        plays::<Cluster>,
+    ];
+    assert!(topologies.iter().any(|plays| plays(&role)), "unknown role {role}");
 }
 
 /// Where a lock is on one server at a time.
@@ -152,4 +177,61 @@ fn key_of_another_kind_is_an_error_and_not_touched<T: Single>(scene: &Scene<'_, 
     let leadership = election.campaign().unwrap();
     assert!(mutex.force_release().unwrap_err().is_wrong_type());
     leadership.check().unwrap();
+}
+
+/// A process that leads with a lease that has a tail, and its term.
+fn stopping<T: Single>(scene: &Scene<'_, T>) -> (Child, u64) {
+    let name = String::from_utf8(scene.name("x")).unwrap();
+    let child = Child::role(std::any::type_name::<T>()).test("roles");
+    let child = child.env("ADDRESS", scene.address()).env("NAME", &name);
+    let mut child = child.start().expect("a child");
+    let term = child.expect_line("leads", SOON).parse().unwrap();
+    (child, term)
+}
+
+/// What the child does.
+fn play<T: Single>() {
+    let variable = |name| std::env::var(name).unwrap();
+    let builder = T::builder(&variable("ADDRESS")).command_timeout(ms(3_000));
+    let client = builder.give_up_after(SOON * 2).build().unwrap();
+    let leadership =
+        client.election_with(variable("NAME"), tailed(2_000)).unwrap().campaign().unwrap();
+    leadership.proclaim("word").unwrap();
+    tell(&format!("leads {}", leadership.term()));
+    hear();
+    until("it is known", || leadership.is_valid() || leadership.loss().is_some());
+    match leadership.loss() {
+        None => tell(&format!("valid {}", leadership.term())),
+        Some(loss) => tell(&format!("lost {:?}", loss.cause())),
+    }
+    hear();
+}
+
+/// To others nobody leads until it is heard of again, with its word.
+fn stopped_leader_comes_back_with_its_term<T: Single>(scene: &Scene<'_, T>) {
+    let here = election(scene);
+    let (mut child, term) = stopping(scene);
+    let leader = || here.leader().unwrap();
+    assert_eq!(leader().unwrap().term().map(|term| term.get()), Some(term));
+    child.stop();
+    until("its lease is over", || leader().is_none());
+    child.cont();
+    child.say("go on");
+    assert_eq!(child.expect_line("valid", SOON), term.to_string());
+    let leader = leader().expect("it leads");
+    assert_eq!(leader.term().map(|term| term.get()), Some(term));
+    assert_eq!(leader.value(), Some(&b"word"[..]));
+}
+
+fn term_of_a_stopped_leader_is_over_for_a_candidate<T: Single>(scene: &Scene<'_, T>) {
+    let here = election(scene);
+    let (mut child, term) = stopping(scene);
+    child.stop();
+    let next = here.try_campaign_for(SOON).unwrap().expect("its lease is over");
+    assert!(next.term().get() > term);
+    child.cont();
+    child.say("go on");
+    assert_eq!(child.expect_line("lost", SOON), "Taken");
+    next.check().unwrap();
+    assert_eq!(here.leader().unwrap().unwrap().value(), None, "the word of the term before");
 }

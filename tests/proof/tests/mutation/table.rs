@@ -1377,6 +1377,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::hold_that_a_call_brings_back_is_renewed",
     ),
     bug(
+        "renewal-in-a-cluster-yields-to-nobody",
+        "rule 50",
+        "leasehold::protocol::target::tests::renewal_of_a_valid_lease_names_no_key_of_a_cluster_that_may_be_missing",
+    ),
+    bug(
+        "renewal-in-a-cluster-names-its-line",
+        "rule 50",
+        "leasehold::protocol::target::tests::renewal_of_a_valid_lease_names_no_key_of_a_cluster_that_may_be_missing",
+    ),
+    bug(
         "overdue-leader-leads",
         "rule 47",
         "leasehold::tests::tail::leadership_comes_back_or_goes_to_a_candidate",

@@ -9,6 +9,7 @@
 //! | `wait` | waiting for a lock that another has |
 //! | `lease` | leases: renewed, fixed, made longer, ended |
 //! | `loss` | how the loss of a lock is told |
+//! | `tail` | leases with a tail: silent holders, and what others see of them |
 //! | `holder` | who holds a lock, under which name, and in what key |
 //! | `token` | fencing tokens |
 //! | `client` | locks by key, and the end of a client |
@@ -26,6 +27,7 @@ mod outage;
 mod process;
 mod reentry;
 mod release;
+mod tail;
 mod take;
 mod token;
 mod wait;
@@ -124,6 +126,9 @@ suite! {
     deleted_lock_is_reported_in_every_way of loss,
     stolen_lock_is_reported_as_taken of loss,
     check_asks_the_servers of loss,
+    stopped_holder_comes_back_with_its_token of tail,
+    lock_of_a_stopped_holder_is_free_to_others of tail,
+    renewal_that_comes_late_is_left_to_those_who_wait of tail,
     holder_is_shown_by_label_host_and_process of holder,
     a_lock_is_inspected_with_its_token_and_age of holder,
     name_prefix_precedes_every_name of holder,

@@ -9,7 +9,7 @@ use leasehold_support::child::{hear, tell};
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed};
 use leasehold_topology_test::{Builder, Client, Topology};
 
-use crate::outage;
+use crate::{outage, tail};
 
 const PROCESSES: usize = 2;
 const THREADS: usize = 2;
@@ -61,6 +61,9 @@ pub(crate) fn play<T: Topology>() {
     let variable = |name| std::env::var(name);
     if let Ok(test) = variable("OUTAGE") {
         return outage::play::<T>(&test);
+    }
+    if let Ok(name) = variable("TAILED") {
+        return tail::play::<T>(&variable("ADDRESS").unwrap(), &name);
     }
     let builder = T::builder(&variable("ADDRESS").unwrap()).timeout(ms(3_000));
     let client = builder.give_up_after(SOON * 2).build().unwrap();
