@@ -210,6 +210,22 @@ mod tests {
     }
 
     #[test]
+    fn tail_of_a_lease_is_read_and_checked() {
+        let lock = |variables: &[(&str, &str)]| from(variables).unwrap().lock_options();
+        let (ttl, tail) = (("LOCKS_LOCK_LEASE_TTL", "3s"), "LOCKS_LOCK_LEASE_RECOVERABLE_FOR");
+        let span = Duration::from_secs;
+        let options =
+            |tail| LockOptions::new().lease(Lease::renewed(span(3)).recoverable_for(tail));
+        assert_eq!(lock(&[ttl, (tail, "27s")]).unwrap(), options(span(27)));
+        assert_eq!(lock(&[ttl, (tail, "0s")]).unwrap(), options(Duration::ZERO));
+        let error = lock(&[ttl, (tail, "soon")]).unwrap_err().to_string();
+        assert!(error.contains("recoverable_for") && error.contains("\"soon\""), "{error}");
+        // What is not allowed is said where the lock is made, as for a file.
+        let fixed = lock(&[ttl, (tail, "27s"), ("LOCKS_LOCK_LEASE_RENEWED", "false")]).unwrap();
+        assert!(fixed.check().unwrap_err().is_config());
+    }
+
+    #[test]
     fn mistake_in_a_variable_is_named_and_no_secret_is_shown() {
         for (name, text, parts) in [
             ("LOCKS_MAX_SZIE", "3", ["LOCKS_…", "max_szie"]),

@@ -5,10 +5,12 @@
 //! | `outage` | calls and ends of runs while Redis does not reply |
 //! | `older` | a job that this version of the library shares with the one before retries |
 //! | `retry` | jobs that fail, and when they are tried again |
+//! | `tail` | runs that are not heard of for longer than their lease |
 
 mod older;
 mod outage;
 mod retry;
+mod tail;
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

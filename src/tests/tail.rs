@@ -8,7 +8,7 @@ use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{self, Arc, spawn};
-use crate::client::LockClient;
+use crate::client::{DistributedLock, LockClient};
 use crate::kind::{Begun, Guard, Mutex, OwnedLease, Period};
 use crate::observe::{ConfirmedAgain, Observer, Unconfirmed};
 use crate::testing::{Link, Server};
@@ -564,4 +564,34 @@ fn silences_are_told_with_the_token_of_their_hold() {
     server.advance(SECOND * 2);
     until(|| told.0.lock().len() > 1);
     assert_eq!(*told.0.lock(), [(false, token), (true, token)]);
+}
+
+/// By key, too, the thread has its lock again once Redis has confirmed it.
+#[test]
+fn lock_by_key_has_the_tail_of_its_lease() {
+    let lease = Lease::renewed(LEASE).recoverable_for(TAIL);
+    for is_taken in [false, true] {
+        let server = Server::standing_still();
+        let clients = [server.client(), server.client()];
+        let [here, there] = clients.each_ref().map(|client| client as &dyn DistributedLock);
+        let link = server.link(&clients[0]);
+        assert!(here.try_lock("a", Duration::ZERO, lease).unwrap());
+        link.cut();
+        server.advance(SECOND * 2);
+        assert!(here.is_held("a"));
+        assert!(!there.try_lock("a", Duration::ZERO, lease).unwrap());
+        server.advance(SECOND * 3);
+        assert!(!here.is_held("a"), "its thread is not protected");
+        if is_taken {
+            assert!(there.try_lock("a", Duration::ZERO, lease).unwrap());
+        }
+        link.restore();
+        server.advance(SECOND * 2);
+        assert_eq!((here.is_held("a"), there.is_held("a")), (!is_taken, is_taken));
+        assert_eq!(here.unlock("a").is_ok(), !is_taken);
+        if is_taken {
+            there.unlock("a").unwrap();
+        }
+        assert!(!clients[1].mutex("a").unwrap().is_locked().unwrap());
+    }
 }

@@ -257,6 +257,30 @@ fn client_of_a_file_locks() {
 }
 
 #[test]
+fn lease_of_a_file_has_its_tail() {
+    let server = server();
+    let file = |lease: &str| -> ClientSettings {
+        let lock = format!(r#"{{ "lease": {lease} }}"#);
+        from_str(&format!(r#"{{ "url": "{}", "lock": {lock} }}"#, server.url())).unwrap()
+    };
+    let settings = file(r#"{ "ttl": "3s", "recoverable_for": "27s" }"#);
+    let lease = Lease::renewed(ms(3_000)).recoverable_for(ms(27_000));
+    assert_eq!(settings.lock_options().unwrap(), LockOptions::new().lease(lease));
+    let client = settings.builder().unwrap().build().unwrap();
+    let options = settings.lock_options().unwrap();
+    let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
+    assert!(ask::<i64>(&server, &["PTTL", "x"]) > 27_000, "the key outlives the lease");
+    assert!(guard.remaining() <= ms(3_000));
+    guard.release().unwrap();
+
+    let soon = file(r#"{ "recoverable_for": "soon" }"#).lock_options().unwrap_err();
+    names(&soon, ["recoverable_for", "\"soon\"", "500ms"]);
+    let fixed = file(r#"{ "renewed": false, "recoverable_for": "27s" }"#);
+    let error = client.mutex_with("x", fixed.lock_options().unwrap()).unwrap_err();
+    names(&error, ["recoverable_for", "fixed lease", "Lease::renewed"]);
+}
+
+#[test]
 fn password_of_a_file_is_read_at_each_connection() {
     let server = server();
     let mut redis = server.connection();

@@ -53,7 +53,8 @@ pub struct LastRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {
-    /// It has not ended: it has its lock.
+    /// It has not ended: it has its lock. It may be dead while Redis still keeps that for it, for the rest of its lease and
+    /// of the [tail](crate::Lease::recoverable_for).
     Running,
     /// It has recorded no end and has its lock no more: its process has died, or it has lost the lock.
     Died,

@@ -138,7 +138,7 @@ impl Run {
         End::Failed(self.server_time(), reason.to_string())
     }
 
-    /// Writes an end, in spite of an outage that is shorter than the lease.
+    /// Writes an end, in spite of an outage that is shorter than the lease, with its tail.
     fn write(&self, end: &End, consequence: &str) -> Result<()> {
         let lease_end = || self.guard.holding().hold.lost_at();
         ride_out_writing(&self.handle, lease_end, consequence, || {

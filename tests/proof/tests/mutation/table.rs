@@ -1973,6 +1973,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::once::run_that_lost_its_lock_records_no_success",
     ),
     bug(
+        "silent-run-begins-another",
+        "jobs: one success in a period",
+        "leasehold::tests::once::tail::thread_with_a_silent_run_begins_no_other",
+    ),
+    bug(
+        "job-outage-ridden-out-for-the-lease",
+        "jobs: a run outlasts an outage for as long as its lock may come back",
+        "leasehold::tests::once::tail::success_in_an_outage_waits_for_its_end",
+    ),
+    bug(
         "job-that-runs-itself",
         "jobs: one success in a period",
         "leasehold::tests::once::job_that_runs_itself_is_refused",
