@@ -47,6 +47,7 @@ fn arguments_of_any_bytes_are_read_or_refused() {
         "--json\n",
         "--url\n",
         "--lease\n",
+        "--recoverable\n",
         "--grace=",
         "--once-per\n",
         "--kind\n",

@@ -1,6 +1,6 @@
 //! Exit statuses, signals, the environment of the job, and the kinds of lock.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Output, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -501,9 +501,12 @@ fn outage_before_a_run_is_ridden_out() {
 }
 
 /// The status of a job that succeeds after this is done to its server.
-fn status_of_success_after(url: &str, lease: &str, done: impl FnOnce()) -> Option<i32> {
+fn status_of_success_after(url: &str, options: &[&str], done: impl FnOnce()) -> Option<i32> {
     let mut command = run(url);
-    command.args(["--timeout", "300ms", "--lease", lease, "--once-per", "365d", "nightly", "--"]);
+    command
+        .args(["--timeout", "300ms", "--once-per", "365d"])
+        .args(options)
+        .args(["nightly", "--"]);
     command.args(["sh", "-c", "echo ready; read line; exit 0"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
@@ -522,14 +525,92 @@ fn success_that_cannot_be_recorded_is_75() {
     let deny = || {
         let _: () = ask(&server, &["ACL", "SETUSER", "default", "-multi"]);
     };
-    assert_eq!(status_of_success_after(&server.url(), "30s", deny), Some(75));
+    assert_eq!(status_of_success_after(&server.url(), &[], deny), Some(75));
 }
 
 #[test]
 fn success_that_outlives_its_lease_unrecorded_is_76() {
     let server = Server::start().expect("a server");
     let proxy = Proxy::start(&server).expect("a proxy");
-    assert_eq!(status_of_success_after(&proxy.url(), "3s", || proxy.black_hole()), Some(76));
+    assert_eq!(
+        status_of_success_after(&proxy.url(), &["--lease", "3s"], || proxy.black_hole()),
+        Some(76)
+    );
+}
+
+/// The job has ended by itself, and nobody else has had its lock: the outage costs nothing.
+#[test]
+fn success_within_the_tail_of_its_lease_is_recorded() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&server).expect("a proxy");
+    let is_overdue = || {
+        // The tail is 60 s, and the lease, of which nothing is left, 3 s.
+        ask::<i64>(&server, &["PTTL", "nightly"]) < 59_500
+    };
+    std::thread::scope(|scope| {
+        let options = ["--lease", "3s", "--recoverable", "60s"];
+        let outage = || {
+            proxy.black_hole();
+            scope.spawn(|| {
+                wait_until("its lease is over", is_overdue);
+                proxy.heal();
+            });
+        };
+        assert_eq!(status_of_success_after(&proxy.url(), &options, outage), Some(0));
+    });
+    let text = String::from_utf8(
+        output(&server.url(), &["--once-per", "365d", "nightly", "--", "true"]).stderr,
+    )
+    .expect("UTF-8");
+    assert!(text.contains("skipped: ran"), "{text}");
+}
+
+/// No renewal is confirmed, and nobody else wants the lock. The job is ended all the same, with its status.
+#[test]
+fn tail_does_not_keep_a_job_alive() {
+    let server = Server::start().expect("a server");
+    let proxy = Proxy::start(&server).expect("a proxy");
+    let mut command = run(&proxy.url());
+    command.args(["--timeout", "300ms", "--lease", "3s", "--recoverable", "60s", "x", "--"]);
+    command.args(["sh", "-c", "echo ready; exec sleep 600"]).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the program");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("a line");
+    proxy.black_hole();
+    // At the end of the last process that has it: before that of the lease, which is before that of the tail.
+    lines.read_line(&mut line).expect("an end");
+    assert_eq!(line, "ready\n");
+    assert!(ask::<i64>(&server, &["PTTL", "x"]) > 0, "its tail is not over");
+    proxy.heal();
+    let status = wait(&mut child).code();
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
+    assert_eq!(status, Some(76), "{said}");
+    assert!(said.contains("no renewal was confirmed in time; the job was ended"), "{said}");
+    // Its lease, and no more, keeps out others.
+    let next = LockClient::open(server.url()).and_then(|client| client.mutex("x")).expect("a lock");
+    wait_until("it is free to others", || next.try_lock().expect("a reply").is_some());
+}
+
+#[test]
+fn tail_is_for_runs_that_are_alone() {
+    let nowhere = "redis://127.0.0.1:1";
+    for other in [&["-s"][..], &["--of", "2"]] {
+        let arguments = [&["--recoverable", "27s"], other, &["x", "--", "true"]].concat();
+        let output = output(nowhere, &arguments);
+        assert_eq!(output.status.code(), Some(64));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("--recoverable") && said.contains("cannot be used"), "{said}");
+    }
+    // Beside readers, a run that is alone is the writer, whose lease has no tail.
+    let server = Server::start().expect("a server");
+    let client = LockClient::open(server.url()).expect("a client");
+    let reader = client.rw_lock("x").and_then(|lock| lock.read()).expect("a lock");
+    let arguments = ["--recoverable", "27s", "-n", "-E", "6", "x", "--", "true"];
+    assert_eq!(status(&server.url(), &arguments), Some(6));
+    reader.release().expect("a release");
+    assert_eq!(status(&server.url(), &arguments), Some(0));
 }
 
 /// As under steady runs that are alone: whenever the lock is free, the next of them is faster.

@@ -4,8 +4,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::{
-    Begun, LeaseWatch, LockClient, LockOptions, Loss, Missed, Once, OwnedLease, Period, Result,
-    Run, RunEnd,
+    Begun, Lease, LeaseWatch, LockClient, LockOptions, Loss, Missed, Once, OwnedLease, Period,
+    Result, Run, RunEnd,
 };
 
 use super::claim::Claim;
@@ -83,8 +83,8 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// Makes the lease whole. It rides out an outage that is shorter than what is left of the lease: a blink of Redis
-    /// must not end a run that has its lock.
+    /// Makes the lease whole. It rides out an outage that is shorter than what is left of the lease and its tail: a blink of
+    /// Redis must not end a run that has its lock.
     pub(crate) fn confirm(&self) -> Result<()> {
         let (start, watch) = (Instant::now(), self.watch());
         loop {
@@ -94,7 +94,9 @@ impl Held {
             };
             match outcome {
                 Err(error)
-                    if error.is_transient() && watch.is_valid() && start.elapsed() < OUTAGE => {}
+                    if error.is_transient()
+                        && watch.loss().is_none()
+                        && start.elapsed() < OUTAGE => {}
                 outcome => return outcome,
             }
             sleep(PAUSE);
@@ -237,7 +239,9 @@ impl Request {
     }
 
     fn write(&self, client: &LockClient, deadline: Option<Instant>) -> Result<Option<Taken>> {
-        let lock = client.rw_lock_with(&self.name, self.options)?;
+        // Its leases have no tail.
+        let options = self.options.lease(Lease::renewed(self.lease));
+        let lock = client.rw_lock_with(&self.name, options)?;
         let guard = match deadline {
             None => Some(lock.write()?),
             Some(deadline) => lock.try_write_until(deadline)?,

@@ -105,6 +105,12 @@ pub(crate) struct RunArguments {
     /// How long the lock outlives a machine that dies. It is renewed after each third of that time.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     lease: Duration,
+    /// For how long after its lease the lock comes back to this run if nobody else has taken it; default 0s. It is for an
+    /// outage before the job begins, which it then does, and for one at its end: a success is still recorded with --once-per.
+    /// While the job runs it changes nothing: the job is killed before its lease ends, as others may have the lock from then
+    /// on.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["shared", "of"])]
+    recoverable: Option<Duration>,
     /// How long the job has from SIGTERM to SIGKILL: at most a third of the lease, and of --max-hold; default 10s, or
     /// that third if it is less.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -269,7 +275,9 @@ impl RunArguments {
     }
 
     fn request(&self) -> Request {
-        let options = LockOptions::new().lease(Lease::renewed(self.lease));
+        let lease =
+            Lease::renewed(self.lease).recoverable_for(self.recoverable.unwrap_or_default());
+        let options = LockOptions::new().lease(lease);
         let options = self.max_hold.map_or(options, |limit| options.max_hold(limit));
         let share = match self.of {
             Some(of) => Share::Permits { count: self.permits, of },
