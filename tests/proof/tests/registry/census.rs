@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::kind::{Kind, Outcome};
 use crate::{
     acquire, client, clock, cluster, election, group, holder, input, key, queue, quorum, refusal,
-    release, semaphore, server, several,
+    release, semaphore, server, several, tail,
 };
 
 /// How many kinds the registry has at least.
-const LEAST: usize = 225;
+const LEAST: usize = 239;
 /// Trials wait most of their time.
 const THREADS: usize = 8;
 
@@ -32,7 +32,7 @@ fn slow() -> Vec<&'static Kind> {
 
 /// All others.
 fn quick() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 14] = [
+    let files: [&'static [Kind]; 15] = [
         &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
@@ -41,6 +41,7 @@ fn quick() -> Vec<&'static Kind> {
         &server::KINDS,
         &refusal::KINDS,
         &holder::KINDS,
+        &tail::KINDS,
         &semaphore::KINDS,
         &election::KINDS,
         &key::KINDS,

@@ -10,6 +10,7 @@
 //! | `election` | faults of the network at the requests of an election, and at the messages to its observers |
 //! | `several` | faults in a pipeline that acquires or releases several locks |
 //! | `holder` | faults during a holder's requests: a transaction, an extension, a check |
+//! | `tail` | faults of holds whose lease is over and has a tail |
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
 //! | `group` | faults of a master's replicas and of its sentinels |
@@ -51,6 +52,7 @@ mod role;
 mod semaphore;
 mod server;
 mod several;
+mod tail;
 mod trial;
 
 /// The entry point of child processes; it does nothing in the process that people started.

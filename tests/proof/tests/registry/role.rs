@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{Error, LockClient};
+use leasehold::{Error, Lease, LockClient, LockOptions};
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::fork::fork;
 
 use crate::common::{ms, renewed};
-use crate::trial::{COMMAND, KEY, LEASE};
+use crate::trial::{COMMAND, KEY, LEASE, TAIL};
 
 /// The parts that children play.
 pub(crate) fn play() {
@@ -28,13 +28,21 @@ pub(crate) fn play() {
 fn own_lock() -> leasehold::Mutex {
     let builder = LockClient::builder(std::env::var("URL").expect("a URL"));
     let client = builder.command_timeout(COMMAND).build().unwrap();
-    client.mutex_with(KEY, renewed(LEASE)).unwrap()
+    let options = match std::env::var_os("TAIL") {
+        Some(_) => LockOptions::new().lease(Lease::renewed(ms(LEASE)).recoverable_for(ms(TAIL))),
+        None => renewed(LEASE),
+    };
+    client.mutex_with(KEY, options).unwrap()
 }
 
 fn hold() {
     let guard = own_lock().lock().unwrap();
     tell(&format!("held {}", guard.fencing_token()));
     hear();
+    if std::env::var_os("TAIL").is_some() {
+        // The reply to a renewal may be on its way.
+        let _ = guard.check();
+    }
     let seen = (guard.is_valid(), guard.remaining());
     tell(&format!("valid {} {:?}", seen.0, seen.1));
     hear();

@@ -14,6 +14,8 @@ use crate::common::{SOON, ask, exists, ms, pttl, until, warm};
 pub(crate) const KEY: &str = "k";
 /// The lease of a trial's locks, in milliseconds.
 pub(crate) const LEASE: u64 = 1_000;
+/// The tail of leases that have one, in milliseconds: longer than a dead waiter is waited for.
+pub(crate) const TAIL: u64 = 5_000;
 /// How long a command of a trial's client may take.
 pub(crate) const COMMAND: Duration = ms(300);
 /// How long a call may take that also has to wait for a connection.
