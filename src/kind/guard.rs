@@ -56,7 +56,7 @@ impl Guard {
         Guard(held)
     }
 
-    #[cfg(all(test, leasehold_shuttle))]
+    #[cfg(test)]
     pub(crate) fn hold(&self) -> &crate::base::sync::Arc<crate::engine::hold::Hold> {
         &self.holding().hold
     }
