@@ -204,7 +204,14 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
 pub(crate) const TABLE: &[Planted] = &[
     in_script("full-ttl-on-a-repeated-grant", 3, "fixed lease", &[Overlap]),
     in_script("releasers-ttl-for-the-next-owner", 7, "mixed ttls", &[Overlap]),
-    planted(AttemptReused, "attempt reused after leave", 5, "broken connection", &[Overlap], ""),
+    planted(
+        AttemptReused,
+        "attempt reused after leave",
+        5,
+        "broken connection",
+        &[Overlap, Back],
+        "",
+    ),
     planted(ValidityFromReceipt, "validity from receipt", 3, "fixed lease", &[Overlap], ""),
     in_script("renewal-that-shortens", 14, "extension", &[Overlap]),
     Planted {

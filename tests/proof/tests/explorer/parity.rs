@@ -38,6 +38,7 @@ const UNSEEN: [&str; 6] = [
     "newcomer-overtakes-the-skipped",
     "word-not-renewed",
     "word-shorter-than-a-repeated-grant",
+    "tail-taken-past-the-line",
 ];
 
 /// Tokens as they are shipped, and the time of this machine.
