@@ -226,15 +226,14 @@ fn observer_rides_out_a_short_outage_and_tells_of_a_long_one() {
         }
     };
     spawn("observer", observing).unwrap();
-    until(|| server.has_sleeper());
-    server.advance(SECOND * 11);
+    let passed = server.run_until(|| !receiver.is_empty());
     let error = receiver.recv_timeout(SOON).unwrap().unwrap_err();
-    assert!(error.is_unreachable(), "{error}");
+    assert!(error.is_unreachable() && passed >= SECOND * 10, "{error} after {passed:?}");
     let leadership = election(&here).campaign().unwrap();
     server.advance(SECOND * 5);
     assert!(receiver.try_recv().is_err());
     server.link(&watching).restore();
-    server.advance(SECOND * 3);
+    server.run_until(|| !receiver.is_empty());
     let observed = receiver.recv_timeout(SOON).unwrap().unwrap();
     assert_eq!(seen(&observed).unwrap().0, leadership.term().get());
 }
