@@ -174,9 +174,9 @@ impl Holding {
             Ok(ownership) => ownership,
             Err(failure) => taken_by_wrong_type(failure)?,
         };
-        // The validity may have ended during the exchange.
         self.check_ownership(ownership)?;
-        self.check_valid()
+        // The validity may have ended during the exchange. Redis has just replied, so one that may come back does.
+        self.make_valid()
     }
 
     /// Ends a lease as lost if Redis replied that its owner does not have the lock.
