@@ -43,6 +43,7 @@ impl Holding {
 
     /// Renews it at once, by this thread.
     pub(super) fn come_back(&self) -> Result<()> {
+        // Fails if it has ended, also since its caller looked.
         let lease = &self.hold.lease;
         let sent = self.lengthen(lease.ttl())?.sent;
         lease.renewed(sent);
@@ -143,9 +144,8 @@ impl Holding {
     fn check_inner(&self) -> Result<()> {
         // Redis is not asked about a hold that is over here: a late request may have made it the owner
         // again, and *owned* would be wrong (rule 30). One that may come back is renewed instead.
-        match self.check_valid() {
-            Err(_) if self.hold.is_live() => return self.come_back(),
-            outcome => outcome?,
+        if self.check_valid().is_err() {
+            return self.come_back();
         }
         let (context, target) = (self.context(), self.slot.target());
         let (lease, owner) = (&self.hold.lease, &self.hold.lease.value.bytes);

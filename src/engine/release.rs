@@ -383,11 +383,8 @@ impl Holding {
 
     /// The same as [`check_valid`](Self::check_valid), but asks Redis about a lease that is over and may come back.
     pub(crate) fn make_valid(&self) -> Result<()> {
-        match self.check_valid() {
-            // Asked even if a renewal was confirmed after that look.
-            Err(_) if self.hold.is_live() => self.come_back(),
-            outcome => outcome,
-        }
+        // Asked even if a renewal was confirmed after that look.
+        self.check_valid().or_else(|_| self.come_back())
     }
 
     /// The error for a lease that is not live any longer.
