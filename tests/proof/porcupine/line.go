@@ -23,7 +23,8 @@ type line struct {
 type history struct {
 	// What the comments at its head say, such as its nemesis.
 	head map[string]string
-	// For each kind of object: whether it holds always, or only what compares the token.
+	// For each kind of object: whether it holds always, or while clocks differ by at most the bound, or only what compares
+	// the token.
 	verdicts map[string]string
 	lines    []line
 }

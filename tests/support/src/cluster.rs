@@ -12,6 +12,8 @@ use crate::server::{Server, ServerBuilder};
 /// How long the nodes may take to agree.
 const AGREE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
+/// A replica may take so long to take over before it is asked once more.
+const TRY: Duration = Duration::from_millis(500);
 /// How many slots a cluster has.
 const SLOTS: usize = 16384;
 /// After so much silence, in milliseconds, the others take a node for dead.
@@ -253,6 +255,35 @@ impl Cluster {
         self.open(slot, from, to);
         while self.carry(slot, from, to, 100) > 0 {}
         self.close(slot, from, to);
+    }
+
+    /// Lets a replica take the place of its master by `CLUSTER FAILOVER` and these words, and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// If it has not within a minute.
+    pub fn fail_over(&self, master: usize, replica: usize, how: &[&str]) {
+        let [old, new] = [master, replica].map(|node| &self.nodes[node]);
+        let words = [&["CLUSTER", "FAILOVER"][..], how].concat();
+        let why = || "a replica does not take over".to_owned();
+        let taken_over = wait(why, || {
+            // It is given up after a while where the machine is slow, and asked for again.
+            let _ = tell::<()>(new, &words);
+            sleep(TRY);
+            new.is_master() && !old.is_master()
+        });
+        taken_over.unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+impl Server {
+    /// Returns whether it is a node of a cluster that has the slot of a key, and serves it as a master.
+    ///
+    /// # Panics
+    ///
+    /// If it was killed.
+    pub fn serves(&self, key: &str) -> bool {
+        tell::<i64>(self, &["EXISTS", key]).is_ok() && self.is_master()
     }
 }
 

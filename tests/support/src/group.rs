@@ -4,6 +4,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::fault::server::field;
 use crate::lag;
 use crate::server::{Server, ServerBuilder};
 
@@ -106,6 +107,38 @@ impl Server {
                 && info(&master, "replication").contains("state=online")
         })?;
         Ok((master, replica))
+    }
+
+    /// Returns whether it takes itself for a master.
+    ///
+    /// # Panics
+    ///
+    /// If it was killed.
+    pub fn is_master(&self) -> bool {
+        self.replication().contains("role:master")
+    }
+
+    /// Returns whether it is a replica that has all that its master had, and hears it.
+    ///
+    /// # Panics
+    ///
+    /// If it was killed.
+    pub fn follows(&self) -> bool {
+        self.replication().contains("master_link_status:up")
+    }
+
+    /// Returns how many replicas it has.
+    ///
+    /// # Panics
+    ///
+    /// If it was killed.
+    pub fn replicas(&self) -> u64 {
+        field(&self.replication(), "connected_slaves")
+    }
+
+    fn replication(&self) -> String {
+        let mut info = redis::cmd("INFO");
+        info.arg("replication").query(&mut self.connection()).unwrap_or_default()
     }
 }
 

@@ -13,7 +13,7 @@ enum Held {
 
 pub(crate) fn turn(worker: &mut Worker<'_>, object: &str) {
     let options = worker.options();
-    let lock = worker.client.rw_lock_with(object, options).expect("valid settings");
+    let lock = worker.client.locks().rw_lock_with(object, options).expect("valid settings");
     let wait = worker.wait();
     let nothing = format_args!("");
     let mut held = match worker.rng.u8(..5) {

@@ -7,7 +7,7 @@ use crate::worker::{LEASE, Worker, word};
 
 pub(crate) fn turn(worker: &mut Worker<'_>, object: &str) {
     let options = LockOptions::new().lease(Lease::renewed(LEASE));
-    let election = worker.client.election_with(object, options).expect("valid settings");
+    let election = worker.client.locks().election_with(object, options).expect("valid settings");
     if worker.rng.u8(..4) > 0 {
         worker.call("leader", object, format_args!(""));
         let leader = election.leader();

@@ -7,13 +7,15 @@
 //! LEASEHOLD_SECONDS=20 cargo test --release -p leasehold-proof --test history -- --nocapture --test-threads 1
 //! ```
 //!
-//! With `LEASEHOLD_SECONDS` each workload meets each nemesis for so long, without it one for a moment. `LEASEHOLD_NEMESIS`
-//! chooses one, `LEASEHOLD_SEED` the order of events. The histories and their timelines stay in cargo's target folder, in
-//! `tmp/history`.
+//! With `LEASEHOLD_SECONDS` each workload meets each nemesis over each topology for so long, without it one for a moment,
+//! mostly on one server. `LEASEHOLD_TOPOLOGY` and `LEASEHOLD_NEMESIS` choose one, `LEASEHOLD_SEED` the order of events. The
+//! histories and their timelines stay in cargo's target folder, in `tmp/history`.
 #![allow(clippy::print_stdout, reason = "it tells what was checked")]
 
 mod access;
+mod between;
 mod checker;
+mod client;
 mod election;
 mod mutex;
 mod nemesis;
@@ -23,6 +25,8 @@ mod round;
 mod semaphore;
 mod set;
 mod store;
+mod strike;
+mod topology;
 mod worker;
 mod workload;
 
@@ -37,10 +41,15 @@ use leasehold_support::child::role;
 use checker::Checker;
 use nemesis::Nemesis;
 use round::Round;
+use topology::Topology;
 use workload::Workload;
 
 /// How long a round takes if nobody says. With a planted bug it is five times as long, so that chance does not hide it.
 const BRIEF: Duration = Duration::from_millis(1_200);
+
+/// What is played over several servers if nobody says. To start them takes longer than all else.
+const FURTHER: (Workload, Topology, Nemesis) =
+    (Workload::Mutex, Topology::Cluster, Nemesis::SlotMoved);
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
@@ -57,26 +66,46 @@ fn folder(test: &str) -> PathBuf {
     folder
 }
 
-/// Plays the rounds of a workload, and checks their histories. Without a time it meets but this nemesis.
+/// The chosen one of these, by its name.
+fn chosen<T: Copy>(variable: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Option<T> {
+    let text = std::env::var(variable).ok()?;
+    let found = all.iter().copied().find(|it| name(*it) == text);
+    Some(found.unwrap_or_else(|| panic!("{variable}={text}: there is none")))
+}
+
+/// Plays the rounds of a workload, and checks their histories. Unless one is chosen, or a time, it meets but this nemesis
+/// on one server, and what is further to be played.
 fn check(workload: Workload, test: &'static str, brief: Nemesis) {
     if role().is_some() {
-        return work(|url, record| workload.run(url, record));
+        return work(|store, record| workload.run(store, record));
     }
     let Some(checker) = Checker::build() else { return };
     let (folder, seconds) = (folder(test), number("LEASEHOLD_SECONDS"));
     let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| Rng::new().u64(..));
-    let chosen = std::env::var("LEASEHOLD_NEMESIS").ok();
-    let is_meant = |nemesis: &Nemesis| match &chosen {
-        Some(name) => nemesis.name() == name,
-        None => seconds.is_some() || brief == *nemesis,
-    };
     let is_planted = std::env::var("LEASEHOLD_MUTATION").is_ok_and(|bug| !bug.is_empty());
+    let only = chosen("LEASEHOLD_NEMESIS", &Nemesis::ALL, Nemesis::name);
+    let place = chosen("LEASEHOLD_TOPOLOGY", &Topology::ALL, Topology::name);
+    let is_meant = |topology: Topology, nemesis: Nemesis| {
+        if seconds.is_none() && only.is_none() && place.is_none() {
+            let is_further = !is_planted && FURTHER == (workload, topology, nemesis);
+            return is_further || (topology, nemesis) == (Topology::Server, brief);
+        }
+        only.is_none_or(|only| only == nemesis) && place.is_none_or(|place| place == topology)
+    };
     let brief_time = if is_planted { BRIEF * 5 } else { BRIEF };
     let time = seconds.map_or(brief_time, Duration::from_secs);
     let mut histories = Vec::new();
-    for nemesis in Nemesis::ALL.into_iter().filter(|it| it.is_for(workload) && is_meant(it)) {
-        let round = Round { workload, nemesis, time, seed, test, folder: &folder };
-        histories.push(round.play());
+    for topology in Topology::ALL {
+        for nemesis in Nemesis::ALL {
+            if nemesis.is_for(workload, topology) && is_meant(topology, nemesis) {
+                let round =
+                    Round { workload, topology, nemesis, time, seed, test, folder: &folder };
+                histories.push(round.play());
+            }
+        }
+    }
+    if histories.is_empty() {
+        return println!("no round of {} is as it was chosen", workload.name());
     }
     let (is_right, said) = checker.check(&histories, &folder.join("timelines"));
     println!("LEASEHOLD_SEED={seed}\n{said}");

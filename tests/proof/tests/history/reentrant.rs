@@ -6,7 +6,7 @@ use crate::worker::Worker;
 
 pub(crate) fn turn(worker: &mut Worker<'_>, object: &str) {
     let options = worker.options();
-    let lock = worker.client.reentrant_with(object, options).expect("valid settings");
+    let lock = worker.client.locks().reentrant_with(object, options).expect("valid settings");
     let (once, wait) = (worker.rng.u8(..8) == 0, worker.wait());
     let take = || if once { lock.try_lock() } else { lock.try_lock_for(wait) };
     if let Some(guard) =

@@ -4,32 +4,37 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use leasehold::LockClient;
-use leasehold_proof::trial::{Trial, Variable};
+use leasehold_proof::trial::{Trial, Variable, until};
 use leasehold_support::history::now;
-use leasehold_support::{Server, WallClock, lag};
+use leasehold_support::{Proxy, Server, ServerBuilder, WallClock, lag};
 
-use crate::nemesis::{Field, Nemesis, Struck};
+use crate::client::Client;
+use crate::nemesis::Nemesis;
+use crate::strike::{Field, Struck};
+use crate::topology::{Place, Topology};
 use crate::worker::LEASE;
-use crate::workload::Workload;
+use crate::workload::{THREADS, Workload};
 
-/// The URL of the server that has what the locks protect.
-pub(crate) const STORE: &str = "LEASEHOLD_STORE";
+/// How a process reaches the servers that have the locks.
+pub(crate) const ADDRESS: &str = "LEASEHOLD_ADDRESS";
 /// One of so many holds changes what its lock protects.
 pub(crate) const CHANGES: &str = "LEASEHOLD_CHANGES";
 const PROCESSES: usize = 4;
-/// How long a process may take to begin.
-const SOON: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A variable of a process.
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).expect("a process of a round")
+}
 
 /// One round, and where its history goes.
 #[derive(Debug)]
 pub(crate) struct Round<'a> {
     pub(crate) workload: Workload,
+    pub(crate) topology: Topology,
     pub(crate) nemesis: Nemesis,
     pub(crate) time: Duration,
     pub(crate) seed: u64,
@@ -46,22 +51,27 @@ impl Round<'_> {
         let (wrong, clock) = (WallClock::new().expect("a clock"), self.clock());
         wrong.set(i64::try_from(HOUR.as_micros()).expect("a number")).expect("a file");
         let store = Server::start().expect("a server");
-        let server = self.server(clock.as_ref());
-        let version = server.version().to_owned();
+        let place = Place::start(self.topology, self.nemesis, self.one(clock.as_ref()));
+        let address = place.address();
         let changes = if self.nemesis.takes_locks() { "1" } else { "4" };
         let all =
             |name: &str, value: &str| -> Variable { (0..PROCESSES, name.into(), value.into()) };
-        let mut variables: Vec<Variable> = vec![all(STORE, &store.url()), all(CHANGES, changes)];
+        let mut variables = vec![all(ADDRESS, &address.to_string()), all(CHANGES, changes)];
         // The clock of the first process is wrong by an hour, which must not matter.
         variables.extend(wrong.variables().map(|(name, value)| (0..1, name, value)));
         let role = self.workload.name();
-        let mut trial = Trial::start_with(server, role, self.test, PROCESSES, variables);
-        await_clocks(&trial);
+        // Nothing happens to its own server, which has what the locks protect.
+        let mut trial = Trial::start_with(store, role, self.test, PROCESSES, variables);
+        until("each process has told what its clock says", || {
+            trial.records().all(|(text, ..)| text.contains('\n'))
+        });
         let mut field = Field {
             workload: self.workload,
-            client: LockClient::open(trial.server.url()).expect("a client"),
+            place: &place,
+            client: Client::of(&address, THREADS),
             clock: clock.as_ref(),
             ahead: Duration::ZERO,
+            proxy: Proxy::start(&place.servers()[0]).expect("a proxy"),
         };
         let struck = self.nemesis.torment(&mut trial, &mut field, self.time, &mut rng);
         trial.kill_all();
@@ -69,10 +79,10 @@ impl Round<'_> {
         let mut lines = recorded(&trial);
         check_clocks(&lines);
         lines.extend(struck.lines.iter().cloned());
-        lines.extend(contents(&store));
         lines.extend(contents(&trial.server));
+        lines.extend(place.masters().flat_map(contents));
         lines.sort_by_key(|(at, _)| *at);
-        self.write(&lines, &version, &struck, worst).expect("a history")
+        self.write(&lines, place.servers()[0].version(), &struck, worst).expect("a history")
     }
 
     fn clock(&self) -> Option<WallClock> {
@@ -80,7 +90,8 @@ impl Round<'_> {
         is_set.then(|| WallClock::new().expect("a clock"))
     }
 
-    fn server(&self, clock: Option<&WallClock>) -> Server {
+    /// One server, as this nemesis wants it.
+    fn one(&self, clock: Option<&WallClock>) -> ServerBuilder {
         let mut builder = Server::builder();
         if self.nemesis == Nemesis::ServerRestarted {
             for word in ["--appendonly", "yes", "--appendfsync", "always"] {
@@ -89,7 +100,7 @@ impl Round<'_> {
         }
         let variables: Vec<(OsString, OsString)> =
             clock.into_iter().flat_map(WallClock::variables).collect();
-        builder.envs(variables).start().expect("a server")
+        builder.envs(variables)
     }
 
     fn write(
@@ -99,10 +110,12 @@ impl Round<'_> {
         struck: &Struck,
         worst: Duration,
     ) -> std::io::Result<PathBuf> {
-        let (workload, nemesis) = (self.workload.name(), self.nemesis.name());
-        let path = self.folder.join(format!("{workload}-{nemesis}.txt"));
+        let (workload, topology) = (self.workload.name(), self.topology.name());
+        let nemesis = self.nemesis.name();
+        let path = self.folder.join(format!("{workload}-{topology}-{nemesis}.txt"));
         let mut file = BufWriter::new(File::create(&path)?);
         writeln!(file, "# workload {workload}")?;
+        writeln!(file, "# topology {topology}")?;
         writeln!(file, "# nemesis {nemesis}")?;
         writeln!(file, "# struck {} times, proven {}", struck.times, struck.proven)?;
         writeln!(file, "# server {version}")?;
@@ -133,15 +146,6 @@ fn recorded(trial: &Trial) -> Vec<(u64, String)> {
         lines.push((killed, format!("{killed} {number} killed")));
     }
     lines
-}
-
-/// Waits until each process has told what its clock says.
-fn await_clocks(trial: &Trial) {
-    let end = Instant::now() + SOON;
-    while trial.records().any(|(text, ..)| !text.contains('\n')) {
-        assert!(Instant::now() < end, "a process does not begin");
-        sleep(Duration::from_millis(2));
-    }
 }
 
 /// The wall clock of the first process is an hour ahead of the others'.

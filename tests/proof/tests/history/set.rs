@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use leasehold::redis::Value;
-use leasehold::{Lease, LockOptions};
+use leasehold::{Guard, Lease, LockOptions};
 use leasehold_support::history::now;
 
 use crate::mutex;
 use crate::store::Content;
+use crate::topology::Topology;
 use crate::worker::{LEASE, Worker};
 
 /// How long the server may take.
@@ -44,9 +45,10 @@ pub(crate) fn transaction_turn(worker: &mut Worker<'_>, object: &str) {
     let options = worker.mutex_options();
     let lock = worker.client.mutex_with(object, options).expect("valid settings");
     let Some(guard) = mutex::take(worker, &lock, object) else { return };
-    let (set, value) = (format!("transaction:{object}"), worker.value());
+    // Of the lock's slot.
+    let (set, value) = (format!("transaction:{{{object}}}"), worker.value());
     worker.call("add", &set, format_args!(" value={value}"));
-    match read(worker.url, &set) {
+    match read(worker, &guard, &set) {
         None => worker.line(now(), "no", "add", &set, format_args!(" read=no")),
         Some(before) => {
             if worker.rng.u8(..4) == 0 {
@@ -70,8 +72,22 @@ pub(crate) fn transaction_turn(worker: &mut Worker<'_>, object: &str) {
     worker.release("release", object, guard);
 }
 
-/// Reads a set from the server that has the lock, or returns `None` if that does not reply.
-fn read(url: &str, set: &str) -> Option<Content> {
+/// Reads a set from the server that has the lock, or returns `None` if that does not reply. Where that is one of several, a
+/// transaction finds it.
+fn read(worker: &Worker<'_>, guard: &Guard, set: &str) -> Option<Content> {
+    let address = worker.address;
+    if address.topology == Topology::Server {
+        return read_from(&address.urls[0], set);
+    }
+    let replies = guard.transaction(|pipe| _ = pipe.cmd("GET").arg(set)).ok()?;
+    match replies.into_iter().next() {
+        Some(Value::Nil) => Some(Content(String::new())),
+        Some(Value::BulkString(text)) => String::from_utf8(text).ok().map(Content),
+        _ => None,
+    }
+}
+
+fn read_from(url: &str, set: &str) -> Option<Content> {
     let client = redis::Client::open(url).expect("a URL");
     let mut connection = client.get_connection_with_timeout(REPLY).ok()?;
     connection.set_read_timeout(Some(REPLY)).ok()?;

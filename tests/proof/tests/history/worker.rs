@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold::{
-    Error, ErrorKind, Guard, Leadership, Lease, LockClient, LockOptions, Permit, ReadGuard,
-    Release, Result, UpgradableReadGuard, Wait, WriteGuard,
+    Error, ErrorKind, Guard, Leadership, Lease, LockOptions, Permit, ReadGuard, Release, Result,
+    UpgradableReadGuard, Wait, WriteGuard,
 };
 use leasehold_proof::trial::Record;
 use leasehold_support::history::now;
 
+use crate::client::Client;
+use crate::round::{CHANGES, variable};
 use crate::store::{Content, Store};
+use crate::topology::Address;
 
 /// How long a lock lasts without a renewal.
 pub(crate) const LEASE: Duration = Duration::from_millis(800);
@@ -55,8 +58,8 @@ holds! { Guard Permit ReadGuard UpgradableReadGuard WriteGuard Leadership }
 pub(crate) struct Worker<'a> {
     pub(crate) thread: u32,
     pub(crate) rng: Rng,
-    pub(crate) url: &'a str,
-    pub(crate) client: &'a LockClient,
+    pub(crate) address: &'a Address,
+    pub(crate) client: &'a Client,
     pub(crate) store: Store,
     record: &'a Record,
     /// Of how many holds one changes what the lock protects.
@@ -67,14 +70,13 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     pub(crate) fn new(
         thread: u32,
-        url: &'a str,
-        client: &'a LockClient,
+        address: &'a Address,
+        client: &'a Client,
+        store: Store,
         record: &'a Record,
     ) -> Worker<'a> {
-        let var = |name: &str| std::env::var(name).expect("a process of a round");
-        let store = Store::open(&var(crate::round::STORE));
-        let changes = var(crate::round::CHANGES).parse().expect("a number");
-        Worker { thread, rng: Rng::new(), url, client, store, record, changes, values: 0 }
+        let changes = variable(CHANGES).parse().expect("a number");
+        Worker { thread, rng: Rng::new(), address, client, store, record, changes, values: 0 }
     }
 
     /// Writes a line.
@@ -216,9 +218,17 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The same for a mutex, which has more ways to wait.
+    /// The same for a mutex, which has more ways to wait. Over several servers it has no others, and does not linger.
     pub(crate) fn mutex_options(&mut self) -> LockOptions {
-        let options = self.options();
+        let mut options = self.options();
+        if matches!(self.client, Client::Several(_)) {
+            options = options.linger(Duration::ZERO);
+            return match self.rng.u8(..12) {
+                0 | 1 => options.wait(Wait::spin()),
+                2 => options.local_handoffs(0),
+                _ => options,
+            };
+        }
         match self.rng.u8(..12) {
             0 => options.linger(Duration::ZERO).wait(Wait::spin()),
             1 => options.linger(Duration::ZERO).wait(Wait::spin()).release(Release::watch()),

@@ -1,19 +1,20 @@
 //! What the threads of a round do, one turn after the other.
 
 use std::thread;
-use std::time::Duration;
 
-use leasehold::{Lease, LockClient, LockOptions, Period};
+use leasehold::{Lease, LockOptions, Once, Period};
 use leasehold_proof::trial::Record;
 use leasehold_support::history::now;
 
+use crate::client::Client;
+use crate::round::{ADDRESS, variable};
+use crate::store::Store;
+use crate::topology::Address;
 use crate::worker::{LEASE, Worker};
 use crate::{access, election, mutex, once, reentrant, semaphore, set};
 
 /// The threads of a process.
-const THREADS: u32 = 3;
-/// How long a command may take.
-const COMMAND: Duration = Duration::from_millis(300);
+pub(crate) const THREADS: u32 = 3;
 /// An object is used for so long, so that its history stays short.
 const AGE: u64 = 400_000_000;
 
@@ -70,28 +71,21 @@ impl Workload {
         }
     }
 
-    /// Works until the process ends.
-    pub(crate) fn run(self, url: &str, record: &Record) {
+    /// Works until the process ends. The store has what the locks protect.
+    pub(crate) fn run(self, store: &str, record: &Record) {
         #[expect(clippy::disallowed_methods, reason = "to show that it may be wrong")]
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let seconds = wall.expect("after 1970").as_secs();
         record.line(&format!("{} 0 clock wall - seconds={seconds}", now()));
-        // Not connected yet: the server may be about to come back.
-        let client = LockClient::builder(url)
-            .max_size(THREADS)
-            .command_timeout(COMMAND)
-            .connect_timeout(COMMAND)
-            .max_wait(COMMAND)
-            .build()
-            .expect("valid settings");
-        let options = LockOptions::new().lease(Lease::renewed(LEASE));
-        let job = client.once_with("once:job", Period::every(once::PERIOD), options);
-        let job = job.expect("valid settings");
+        let address = Address::parse(&variable(ADDRESS));
+        let client = Client::of(&address, THREADS);
+        let job = (self == Workload::Once).then(|| job(&client));
         thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (client, job) = (&client, &job);
+                let (address, client, job) = (&address, &client, job.as_ref());
                 scope.spawn(move || {
-                    let mut worker = Worker::new(thread, url, client, record);
+                    let store = Store::open(store);
+                    let mut worker = Worker::new(thread, address, client, store, record);
                     loop {
                         let locks = self.locks(now());
                         let object = &locks[worker.rng.usize(..locks.len())];
@@ -101,7 +95,9 @@ impl Workload {
                             Workload::Semaphore => semaphore::turn(&mut worker, object),
                             Workload::Access => access::turn(&mut worker, object),
                             Workload::Election => election::turn(&mut worker, object),
-                            Workload::Once => once::turn(&mut worker, job, object),
+                            Workload::Once => {
+                                once::turn(&mut worker, job.expect("a job"), object);
+                            }
                             Workload::Set => set::turn(&mut worker, object),
                             Workload::Transaction => set::transaction_turn(&mut worker, object),
                         }
@@ -110,4 +106,10 @@ impl Workload {
             }
         });
     }
+}
+
+fn job(client: &Client) -> Once {
+    let options = LockOptions::new().lease(Lease::renewed(LEASE));
+    let job = client.locks().once_with("once:job", Period::every(once::PERIOD), options);
+    job.expect("valid settings")
 }

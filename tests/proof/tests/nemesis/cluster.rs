@@ -34,9 +34,7 @@ fn tell<T: FromRedisValue>(server: &Server, words: &[&str]) -> RedisResult<T> {
 
 /// Whether a node has the slot of the work, and serves it as a master.
 fn serves(server: &Server) -> bool {
-    tell::<i64>(server, &["EXISTS", TURNS]).is_ok()
-        && tell::<String>(server, &["INFO", "replication"])
-            .is_ok_and(|info| info.contains("role:master"))
+    server.serves(TURNS)
 }
 
 /// A cluster in a network of its own.
@@ -256,19 +254,11 @@ fn change_places(how: &[&str], what: &str, verdict: Verdict) {
     let work = work(&cluster.urls());
     let home = cluster.home(TURNS);
     for turn in 0..TIMES {
-        let pair = [home, MASTERS + home].map(|number| &cluster.nodes()[number]);
+        let pair = [home, MASTERS + home];
         let (old, new) = (pair[turn % 2], pair[1 - turn % 2]);
-        until("the replica follows", || {
-            tell::<String>(new, &["INFO", "replication"])
-                .is_ok_and(|info| info.contains("master_link_status:up"))
-        });
-        let words = [&["CLUSTER", "FAILOVER"][..], how].concat();
-        // It is given up after a while where the machine is slow, and asked for again.
-        until("the replica takes over", || {
-            let _ = tell::<()>(new, &words);
-            sleep(Duration::from_millis(500));
-            serves(new) && !serves(old)
-        });
+        until("the replica follows", || cluster.nodes()[new].follows());
+        cluster.fail_over(old, new, how);
+        assert!(serves(&cluster.nodes()[new]));
         let before = work.grants(TURNS);
         until("locks are granted there", || work.grants(TURNS) > before + 3);
     }

@@ -1,10 +1,10 @@
 //! A process of its own for each test, with a network of its own; and servers in it.
 
 use std::process::Stdio;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::LockClientBuilder;
+pub(crate) use leasehold_proof::trial::until;
 use leasehold_support::{Host, Network, Server, ServerBuilder, lag, skip};
 use redis::{FromRedisValue, RedisResult};
 
@@ -12,7 +12,6 @@ use redis::{FromRedisValue, RedisResult};
 const IN_LAB: &str = "LEASEHOLD_LAB";
 /// How long what must come may take: many servers share few processors.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
-const POLL: Duration = Duration::from_millis(10);
 /// After so much silence a server counts as dead, in milliseconds.
 pub(crate) const DEAD: u64 = 1_500;
 /// How long a command may take.
@@ -99,12 +98,12 @@ impl Node {
     }
 
     pub(crate) fn is_master(&self) -> bool {
-        self.info("replication").contains("role:master")
+        self.server.is_master()
     }
 
     /// Waits until it has all that its master has written, and hears it.
     pub(crate) fn follows(&self) -> bool {
-        self.info("replication").contains("master_link_status:up")
+        self.server.follows()
     }
 }
 
@@ -192,13 +191,4 @@ impl Group {
 pub(crate) fn patient(builder: LockClientBuilder) -> LockClientBuilder {
     let builder = builder.command_timeout(PATIENCE).connect_timeout(PATIENCE).max_wait(PATIENCE);
     builder.give_up_after(SOON)
-}
-
-#[track_caller]
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < SOON, "not so in time: {what}");
-        sleep(POLL);
-    }
 }
