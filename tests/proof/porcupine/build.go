@@ -60,17 +60,24 @@ const never = math.MaxInt64 / 4
 type builder struct {
 	objects map[string]*object
 	pending map[string]line
+	// For each client the moment since which its process has asked for what it asks for: its own call, or one of another
+	// thread that was under way then. A grant to the one may be passed on to the other.
+	since   map[string]int64
 	holds   map[string]map[string]*hold
 	calls   int
 	unknown int
 }
 
 func build(h *history) *builder {
-	b := &builder{objects: map[string]*object{}, pending: map[string]line{}, holds: map[string]map[string]*hold{}}
+	b := &builder{
+		objects: map[string]*object{}, pending: map[string]line{}, since: map[string]int64{},
+		holds: map[string]map[string]*hold{},
+	}
 	for _, l := range h.lines {
 		switch l.phase {
 		case "call":
 			b.calls++
+			b.since[l.client] = b.asked(l)
 			b.pending[l.client] = l
 		case "ok", "no", "unknown":
 			call, is := b.pending[l.client]
@@ -96,6 +103,17 @@ func build(h *history) *builder {
 		o.findLimits()
 	}
 	return b
+}
+
+// Since when the process of this call has asked for the same.
+func (b *builder) asked(call line) int64 {
+	since := call.at
+	for client, other := range b.pending {
+		if process(client) == process(call.client) && other.op == call.op && other.object == call.object {
+			since = min(since, b.since[client])
+		}
+	}
+	return since
 }
 
 func (b *builder) object(name string) *object {
@@ -200,7 +218,12 @@ func (b *builder) end(call, l line) {
 		b.hold(l.client, l.object, h)
 		s.token, s.slots = h.token, h.slots
 		o.terms[h.token] = h.group
-		o.add(l.client, h.group, call.at, l.at, s)
+		from := call.at
+		if l.op == "campaign" {
+			// Others may have seen the term before this thread asked for it.
+			from = b.since[l.client]
+		}
+		o.add(l.client, h.group, from, l.at, s)
 	}
 	switch l.op {
 	case "acquire", "campaign":
