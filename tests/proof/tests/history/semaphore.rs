@@ -9,7 +9,8 @@ pub(crate) const LIMIT: u32 = 4;
 
 pub(crate) fn turn(worker: &mut Worker<'_>, object: &str) {
     let options = worker.options();
-    let semaphore = worker.client.locks().semaphore_with(object, LIMIT, options).expect("valid settings");
+    let semaphore =
+        worker.client.locks().semaphore_with(object, LIMIT, options).expect("valid settings");
     if worker.rng.u8(..100) == 0 {
         let limit = worker.rng.u32(1..=LIMIT + 2);
         worker.call("resize", object, format_args!(" limit={limit}"));
