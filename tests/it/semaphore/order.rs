@@ -164,7 +164,12 @@ fn timed_out_waiter_never_swallows_a_permit() {
         }
         let held: Permit = gpus.acquire().unwrap();
         thread::scope(|scope| {
-            let hurried = scope.spawn(|| gpus.try_acquire_for(ms(10)).unwrap().is_some());
+            // On a busy machine the server may be silent for longer than that. Then it is not known, and undone.
+            let hurried = scope.spawn(|| match gpus.try_acquire_for(ms(10)) {
+                Ok(permit) => permit.is_some(),
+                Err(error) if error.is_unknown_outcome() => false,
+                Err(error) => panic!("{error}"),
+            });
             until("it waits", || held.waiters() >= 1 || hurried.is_finished());
             // Close to its end, and well before.
             thread::sleep(ms(10) - ms([1, 4][usize::from(round % 4 == 3)]));
