@@ -111,7 +111,10 @@ impl Handle {
         let keep = keep.max(self.options.lease.ttl());
         let request = ResizeRequest { limit, declared, keep };
         match self.ask(|it, deadline| it.server()?.resize(target, request, deadline))? {
-            None => Ok(()),
+            None => {
+                self.slot.on_resized();
+                Ok(())
+            }
             Some(other) => {
                 let share = Share::Permits { count: 1, limit: declared };
                 Err(refused_error(share, other, other).of(self.name()))

@@ -122,6 +122,37 @@ fn single_attempt_is_not_refused_for_permits_that_linger() {
     assert!(other.try_acquire().unwrap().is_some());
 }
 
+/// The message about the new limit comes a moment after the reply, or never. The process that has set it needs none.
+#[test]
+fn process_that_lowers_the_limit_takes_nothing_again_over_it() {
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let gpus = lingering(&server, &client, 2);
+    server.link(&client).lose_messages(1_000);
+    gpus.resize(1).unwrap();
+    // What is taken again needs a token that the server's clock has reached.
+    server.advance(Duration::from_millis(1));
+    let taken: Vec<_> = (0..2).filter_map(|_| gpus.try_acquire().unwrap()).collect();
+    assert_eq!(taken.len(), 1, "{:?}", gpus.holders().unwrap());
+
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let options = LockOptions::new().local_handoffs(1_000);
+    let gpus = client.semaphore_with("gpu", 2, options).unwrap();
+    let mut held: Vec<_> = (0..2).map(|_| gpus.acquire().unwrap()).collect();
+    let (sender, passed) = unbounded();
+    let waits = gpus.clone();
+    spawn("waiter", move || sender.send(waits.acquire().unwrap().slot()).unwrap()).unwrap();
+    until(|| held[0].waiters() == 1);
+    server.link(&client).lose_messages(1_000);
+    gpus.resize(1).unwrap();
+    server.advance(Duration::from_millis(1));
+    held.remove(0).release().unwrap();
+    assert_eq!(gpus.holders().unwrap().len(), 1, "it was passed on");
+    held.pop().unwrap().release().unwrap();
+    server.run_until(|| !passed.is_empty());
+}
+
 /// With a permit of another client in its way it is refused all the same, after the lingers have ended.
 #[test]
 fn lingers_end_also_where_that_is_not_enough() {

@@ -1,6 +1,7 @@
 //! The messages that a slot receives.
 
 use crate::base::sync::Arc;
+use crate::base::time::Moment;
 use crate::engine::callback::Notification;
 use crate::engine::listener::ReleaseListener;
 use crate::engine::slot::Slot;
@@ -35,6 +36,16 @@ impl Slot {
     pub(crate) fn on_evicted(self: &Arc<Slot>, number: u64) {
         self.transition(|state, step| state.on_evicted(number, step));
         self.revoke_linger(number);
+    }
+
+    /// This process has set another limit, of which the message comes later, or not at all. What its threads hold is passed on
+    /// no more, and what lingers is released: nobody here may take it again over the limit.
+    pub(crate) fn on_resized(self: &Arc<Slot>) {
+        // First, so that nothing begins to linger in between.
+        self.request_retry();
+        for linger in self.end_lingers(Moment::FAR) {
+            linger.release_now(self.context.exchange_deadline());
+        }
     }
 
     /// The clock of the server that has the lock is not what it was.
