@@ -43,8 +43,10 @@ impl Slot {
     pub(crate) fn on_resized(self: &Arc<Slot>) {
         // First, so that nothing begins to linger in between.
         self.request_retry();
+        // One deadline for all of them: there may be thousands, and the worker goes on after it.
+        let deadline = self.context.exchange_deadline();
         for linger in self.end_lingers(Moment::FAR) {
-            linger.release_now(self.context.exchange_deadline());
+            linger.release_now(deadline);
         }
     }
 
