@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Guard, LossCause};
-use leasehold_support::fault::Operation;
 use leasehold_support::fault::network::AtOperation;
 use leasehold_support::fault::process::{Killed, SignalStorm, Stopped};
+use leasehold_support::fault::{Active, Operation};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Child};
 
@@ -43,9 +43,20 @@ fn child(trial: &Trial, role: &str) -> Child {
 fn stopped_at_hold(trial: &Trial) {
     let mut holder = child(trial, "holder");
     let token: u64 = holder.expect_line("held", SOON).parse().unwrap();
-    let mut active = Stopped.begin(holder.pid());
+    let active = Stopped.begin(holder.pid());
     let next = trial.rival().try_lock_for(SOON).unwrap().expect("free");
-    trial.granted(&next);
+    is_lost_to(trial, holder, token, active, &next);
+}
+
+/// The holder that was stopped goes on, and learns that this guard has had the lock since.
+pub(crate) fn is_lost_to(
+    trial: &Trial,
+    mut holder: Child,
+    token: u64,
+    mut active: Active<'_>,
+    next: &Guard,
+) {
+    trial.granted(next);
     assert!(next.fencing_token().get() > token);
     trial.prove(&active);
     active.heal();

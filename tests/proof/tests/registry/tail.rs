@@ -9,6 +9,7 @@ use leasehold_support::fault::process::{Killed, Stopped};
 use leasehold_support::fault::{Active, Injector, Operation};
 use leasehold_support::{Action, Child};
 
+use crate::client::is_lost_to;
 use crate::common::{SOON, ask, exists, ms, pttl, until};
 use crate::kind::kinds;
 use crate::trial::{COMMAND, KEY, LEASE, TAIL, Trial, wait};
@@ -101,20 +102,11 @@ fn stopped_at_tail(trial: &Trial) {
 fn stopped_at_taken_tail(trial: &Trial) {
     let mut holder = child(trial, "holder");
     let token: u64 = holder.expect_line("held", SOON).parse().unwrap();
-    let mut active = Stopped.begin(holder.pid());
+    let active = Stopped.begin(holder.pid());
     let left = ms(pttl(&trial.server, KEY).unsigned_abs().saturating_sub(TAIL));
     let rival = trial.rival();
     let next = trial.timed(left, || rival.try_lock_for(SOON).unwrap().expect("free"));
-    trial.granted(&next);
-    assert!(next.fencing_token().get() > token);
-    trial.prove(&active);
-    active.heal();
-    drop(active);
-    holder.say("look");
-    assert_eq!(holder.expect_line("valid", SOON), "false 0ns");
-    holder.say("release");
-    assert_eq!(holder.expect_line("released", SOON), "lost");
-    next.check().unwrap();
+    is_lost_to(trial, holder, token, active, &next);
 }
 
 fn killed_at_tail(trial: &Trial) {
