@@ -1,6 +1,8 @@
 //! What goes wrong between servers. Each strike ends when all of them are as before, and returns whether it was seen at
 //! the servers.
 
+use std::collections::HashMap;
+
 use fastrand::Rng;
 use leasehold_proof::trial::until;
 use leasehold_support::fault::server;
@@ -57,7 +59,8 @@ impl Field<'_> {
         until("a replica takes its place", || {
             new = match self.place {
                 Place::Cluster(cluster) => Some(partner(cluster, old)),
-                _ => (0..servers.len()).find(|&it| it != old && servers[it].is_master()),
+                Place::Sentinel(group) => agreed(group).filter(|&new| new != old),
+                place => panic!("it has no replicas: {place:?}"),
             };
             new.is_some_and(|new| servers[new].is_master())
         });
@@ -65,7 +68,7 @@ impl Field<'_> {
         lasts(rng, 0.5, 1.5);
         active.heal();
         if let Place::Sentinel(_) = self.place {
-            // Sentinels would do it after a while. It is empty.
+            // Sentinels would do it after a while, as their fail-over is complete. It is empty.
             follow(&servers[old], &servers[new.expect("it was found")]);
         }
         self.is_whole();
@@ -126,7 +129,7 @@ impl Field<'_> {
         is_proven
     }
 
-    /// Waits until each master that there was at the start has a replacement, and all others follow.
+    /// Waits until each master that there was at the start has a replacement, all others follow, and sentinels know it.
     fn is_whole(&self) {
         let servers = self.place.servers();
         let masters = match self.place {
@@ -136,9 +139,31 @@ impl Field<'_> {
         until("there are as many masters as before, and the others follow", || {
             let following = servers.iter().filter(|server| server.follows()).count();
             let leading = servers.iter().filter(|server| server.is_master()).count();
-            leading == masters && following == servers.len() - masters
+            let is_known = match self.place {
+                Place::Sentinel(group) => {
+                    agreed(group).is_some_and(|master| servers[master].is_master())
+                }
+                _ => true,
+            };
+            leading == masters && following == servers.len() - masters && is_known
         });
     }
+}
+
+/// The number of the server that all sentinels take for the master, in good order and no longer amid a fail-over. If it
+/// died before, they would go on to watch the master before it, and would find no replica that had heard that one recently
+/// enough.
+fn agreed(group: &Group) -> Option<usize> {
+    let mut masters = group.sentinels.iter().map(|sentinel| {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("MASTER").arg(Group::MASTER);
+        let fields: HashMap<String, String> =
+            question.query(&mut sentinel.connection()).expect("a sentinel replies");
+        let is_there = |server: &Server| fields["port"] == server.addr().port().to_string();
+        group.servers.iter().position(is_there).filter(|_| fields["flags"] == "master")
+    });
+    let first = masters.next()??;
+    masters.all(|master| master == Some(first)).then_some(first)
 }
 
 /// Makes a server the replica of another.
