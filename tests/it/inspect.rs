@@ -136,7 +136,10 @@ fn value_of_another_version_or_shape_is_a_foreign_holder() {
     let server = server();
     let lock = open(&server).mutex("x").unwrap();
     let (odd, huge) = ("1q:c:1:9:99999999999:h:l", "1q:c:1:99999999999999999999:1:h:l");
-    for value in ["2q:5f0c:2a:3000:4711:web-3:billing", "1q:::::", "1q", "", odd, huge] {
+    // As a later version might write them, and one with a tail that has none.
+    let (next, later) = ("3q:5f0c:2a:3000:4711:web-3:billing", "9-:5f0c:2a:3000:4711:web-3:");
+    let bare = "2q:5f0c:2a:3000:4711:web-3:billing";
+    for value in [next, later, bare, "1q:::::", "1q", "", odd, huge] {
         ask::<()>(&server, &["SET", "x", value, "PX", "60000"]);
         ask::<()>(&server, &["SET", "{x}:fence", "1795627722131071", "PX", "60000"]);
         let seen = lock.inspect().unwrap();
