@@ -9,7 +9,7 @@ use leasehold_support::Server;
 use redis::Commands as _;
 
 /// What a later version may write: the beginning stays, the rest is new.
-const LATER: &str = "2q:5f0c:2a:3000:new:4711:web-3:billing";
+const LATER: &str = "3q:5f0c:2a:3000:new:4711:web-3:billing";
 const CHANNEL: &str = "leasehold:5f0c";
 
 /// The server's time in microseconds.
@@ -101,10 +101,10 @@ fn made_later(server: &Server, key: &str) -> String {
         server.connection().zrange_withscores(key, 0, -1).expect("members");
     let mut holder = None;
     for (member, score) in members.iter().filter(|(member, _)| member.contains("1q:")) {
-        let later = member.replacen("1q:", "2q:", 1);
+        let later = member.replacen("1q:", "3q:", 1);
         ask::<()>(server, &["ZADD", key, score, &later]);
         ask::<()>(server, &["ZREM", key, member]);
-        if later.starts_with("2q:") {
+        if later.starts_with("3q:") {
             holder = Some(later);
         }
     }
