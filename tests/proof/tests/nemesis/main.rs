@@ -15,8 +15,10 @@
 //! | always | no two hold a lock at a time; tokens grow; afterwards, locks are granted |
 //! | the token | the tokens of each client grow; afterwards, locks are granted. Two may hold a lock at a time, and a resource that compares tokens refuses the lower one |
 //!
-//! That the fault happened is seen at the servers. A window of a holder ends when its client was last asked and said that
-//! the lease is valid, so a slow machine makes no overlap.
+//! That the fault happened is seen at the servers, with two exceptions: where two of five are cut off, the routes are set,
+//! and locks are granted without these two; where one server, or one of a quorum, is killed, nothing but the kill shows it.
+//! A window of a holder ends when its client was last asked and said that the lease is valid, so a slow machine makes no
+//! overlap.
 //!
 //! ```text
 //! cargo test --package leasehold-proof --test nemesis -- --include-ignored --nocapture --test-threads 2
