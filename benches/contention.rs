@@ -175,10 +175,11 @@ impl Bench {
 
     /// What this kind of lock sends where nobody contends.
     fn shape(&self, way: Way) -> Shape {
-        let name = "what raw sends";
+        // One of each kind: a name of one kind is no other's.
+        let name = format!("what raw sends by {way:?}");
         let client = self.client(&self.server.unix_url(), |builder| builder);
-        let lock = way.lock(&client, name).expect("a valid name");
-        Shape::of(&self.server, name, || lock.lock(), Held::release, || lock.holder())
+        let lock = way.lock(&client, &name).expect("a valid name");
+        Shape::of(&self.server, &name, || lock.lock(), Held::release, || lock.holder())
     }
 
     /// A new file for processes to share.
