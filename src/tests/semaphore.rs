@@ -300,7 +300,10 @@ fn wait_that_ends_before_its_thread_could_ask_is_a_timeout() {
         until(|| waiting(&client) > number as usize);
     }
     until(|| link.exchanges() > before);
-    server.advance(way * 3);
+    server.advance(way);
+    // The reply to the first has come, also to the thread that waits.
+    until(|| link.exchanges() > before + 1);
+    server.advance(way * 2);
     let error = outcome.recv_timeout(SOON).unwrap().unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("other threads"), "{error}");
     server.advance(way * 4);
