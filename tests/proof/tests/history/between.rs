@@ -68,7 +68,7 @@ impl Field<'_> {
         lasts(rng, 0.5, 1.5);
         active.heal();
         if let Place::Sentinel(_) = self.place {
-            // Sentinels would do it after a while, as their fail-over is complete. It is empty.
+            // It is empty. Sentinels would make it follow after a while: their fail-over is complete.
             follow(&servers[old], &servers[new.expect("it was found")]);
         }
         self.is_whole();

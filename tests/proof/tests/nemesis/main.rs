@@ -15,8 +15,9 @@
 //! | always | no two hold a lock at a time; tokens grow; afterwards, locks are granted |
 //! | the token | the tokens of each client grow; afterwards, locks are granted. Two may hold a lock at a time, and a resource that compares tokens refuses the lower one |
 //!
-//! That the fault happened is seen at the servers, with two exceptions: where two of five are cut off, the routes are set,
-//! and locks are granted without these two; where one server, or one of a quorum, is killed, nothing but the kill shows it.
+//! That the fault happened is seen at the servers, with three exceptions: where two of five are cut off, the routes are
+//! set, and locks are granted without these two; where one server, or one of a quorum, is killed, nothing but the kill shows
+//! it; and a file that is synced at each write may have nothing to lose in a crash.
 //! A window of a holder ends when its client was last asked and said that the lease is valid, so a slow machine makes no
 //! overlap.
 //!
