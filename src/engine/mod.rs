@@ -32,6 +32,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
+//! | `few` | a list that usually has one element at most |
 //! | `callback` | the user's callbacks, and the thread that calls them |
 //! | `no_expiry_warnings` | warnings about locks whose key has no time to live |
 //! | `backoff` | how long a thread pauses between two requests |
@@ -98,6 +99,7 @@ pub(crate) mod context;
 mod dispatch;
 pub(crate) mod durability;
 pub(crate) mod extend;
+pub(crate) mod few;
 pub(crate) mod heartbeat;
 pub(crate) mod hold;
 pub(crate) mod holding;

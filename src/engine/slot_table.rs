@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::base::name::Name;
 use crate::base::sync::{Arc, Mutex, Weak};
+use crate::engine::few::Few;
 
 /// The slots of one name: one for each kind in use.
 type SlotsOfName<S> = Vec<(&'static str, Weak<S>)>;
@@ -44,11 +45,10 @@ impl<S> SlotTable<S> {
 
     /// The slots of a name. The result is a list and no iterator under the lock: dropping a reference may
     /// end a slot, whose destructor takes the lock again.
-    pub(crate) fn of_name(&self, name: &[u8]) -> Vec<Arc<S>> {
+    pub(crate) fn of_name(&self, name: &[u8]) -> Few<Arc<S>> {
         let names = self.0.lock();
-        names.get(name).map_or_else(Vec::new, |slots| {
-            slots.iter().filter_map(|(_, slot)| slot.upgrade()).collect()
-        })
+        let slots = names.get(name).into_iter().flatten();
+        slots.filter_map(|(_, slot)| slot.upgrade()).collect()
     }
 
     /// All slots, as a list for the same reason.

@@ -182,23 +182,24 @@ impl Publishers for SinglePublisher {
 }
 
 /// Parses a message on the client's own channel.
-pub(crate) fn read(payload: &[u8]) -> WakeMessage {
+pub(crate) fn read(payload: Vec<u8>) -> WakeMessage {
     // Anybody may publish on the channel. What cannot be parsed is dropped without a log line, or a
     // stranger could fill the user's log.
     read_inner(payload).unwrap_or(WakeMessage::Ignored)
 }
 
-fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
-    let mut fields = Fields(payload);
-    match fields.next()? {
-        mark @ (b"g" | b"s") => {
+fn read_inner(payload: Vec<u8>) -> Option<WakeMessage> {
+    let mut fields = Fields { payload, at: 0 };
+    let &[mark] = fields.next()? else { return None };
+    match mark {
+        b'g' | b's' => {
             let grant = GrantMessage {
                 number: fields.hexadecimal()?,
                 token: fields.number()?,
                 micros: fields.number()?,
                 window: Duration::from_millis(fields.number()?),
                 waiters: u32::try_from(fields.number()?).ok()?,
-                permits: if mark == b"s" { Some(fields.numbers()?) } else { None },
+                permits: if mark == b's' { Some(fields.numbers()?) } else { None },
                 // Not in the message. The listener knows on which connection the message came, and
                 // fills the run in: only a reading of the same run may date the grant (rule 10).
                 run: ClockRun::default(),
@@ -207,24 +208,24 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
         }
         // The reply to the next request of the attempt says the rest: that its upgrade was granted, or
         // that what it asks for is above the limit.
-        mark @ (b"r" | b"u" | b"c") => {
+        b'r' | b'u' | b'c' => {
             // Which attempt is meant does not matter: to ask again is harmless for any of this
             // name, and the one that was meant may have been replaced since.
             fields.hexadecimal()?;
             let numbers = match mark {
-                b"u" => 4,
-                b"c" => 1,
+                b'u' => 4,
+                b'c' => 1,
                 _ => 0,
             };
             (0..numbers).try_for_each(|_| fields.number().map(drop))?;
             Some(WakeMessage::Retry { name: fields.rest() })
         }
-        b"w" => {
+        b'w' => {
             let number = fields.hexadecimal()?;
             let waiters = u32::try_from(fields.number()?).ok()?;
             Some(WakeMessage::Wanted { name: fields.rest(), number, waiters })
         }
-        b"p" => {
+        b'p' => {
             let number = fields.hexadecimal()?;
             // The server's time is not used here. It makes two requests different messages, so that
             // a cluster's client, which receives each from several nodes, drops copies and no
@@ -232,7 +233,7 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
             fields.number()?;
             Some(WakeMessage::Request { name: fields.rest(), number })
         }
-        b"x" => {
+        b'x' => {
             let number = fields.hexadecimal()?;
             Some(WakeMessage::Evicted { name: fields.rest(), number })
         }
@@ -244,14 +245,18 @@ fn read_inner(payload: &[u8]) -> Option<WakeMessage> {
 }
 
 /// Fields that end with a space. The last one, a name, is the rest, and may contain any bytes.
-struct Fields<'a>(&'a [u8]);
+struct Fields {
+    payload: Vec<u8>,
+    /// Where the next one begins.
+    at: usize,
+}
 
-impl<'a> Fields<'a> {
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|&byte| byte == b' ')?;
-        let field = &self.0[..end];
-        self.0 = &self.0[end + 1..];
-        Some(field)
+impl Fields {
+    fn next(&mut self) -> Option<&[u8]> {
+        let rest = &self.payload[self.at..];
+        let length = rest.iter().position(|&byte| byte == b' ')?;
+        self.at += length + 1;
+        Some(&rest[..length])
     }
 
     fn number(&mut self) -> Option<u64> {
@@ -267,8 +272,10 @@ impl<'a> Fields<'a> {
         u64::from_str_radix(std::str::from_utf8(self.next()?).ok()?, 16).ok()
     }
 
-    fn rest(&self) -> Vec<u8> {
-        self.0.to_vec()
+    /// The rest, in the memory of the payload.
+    fn rest(mut self) -> Vec<u8> {
+        self.payload.drain(..self.at);
+        self.payload
     }
 }
 
@@ -289,22 +296,28 @@ mod tests {
         };
         let permits = GrantMessage { permits: Some([4, 0, 17].into()), ..grant.clone() };
         assert_eq!(
-            read(b"g 1f 1795248287440245 1795248287440246 3000 2 a name\xff"),
+            read(b"g 1f 1795248287440245 1795248287440246 3000 2 a name\xff".to_vec()),
             WakeMessage::Grant { name: b"a name\xff".to_vec(), grant }
         );
         assert_eq!(
-            read(b"s 1f 1795248287440245 1795248287440246 3000 2 4,0,17 a name"),
+            read(b"s 1f 1795248287440245 1795248287440246 3000 2 4,0,17 a name".to_vec()),
             WakeMessage::Grant { name: b"a name".to_vec(), grant: permits }
         );
-        assert_eq!(read(b"u 1f 9 8 3 0 x"), WakeMessage::Retry { name: b"x".to_vec() });
-        assert_eq!(read(b"c 1f 4 x y"), WakeMessage::Retry { name: b"x y".to_vec() });
-        assert_eq!(read(b"r 1f x"), WakeMessage::Retry { name: b"x".to_vec() });
+        assert_eq!(read(b"u 1f 9 8 3 0 x".to_vec()), WakeMessage::Retry { name: b"x".to_vec() });
+        assert_eq!(read(b"c 1f 4 x y".to_vec()), WakeMessage::Retry { name: b"x y".to_vec() });
+        assert_eq!(read(b"r 1f x".to_vec()), WakeMessage::Retry { name: b"x".to_vec() });
         assert_eq!(
-            read(b"w 1 7 x y"),
+            read(b"w 1 7 x y".to_vec()),
             WakeMessage::Wanted { name: b"x y".to_vec(), number: 1, waiters: 7 }
         );
-        assert_eq!(read(b"p a 7 x"), WakeMessage::Request { name: b"x".to_vec(), number: 10 });
-        assert_eq!(read(b"x a y z"), WakeMessage::Evicted { name: b"y z".to_vec(), number: 10 });
+        assert_eq!(
+            read(b"p a 7 x".to_vec()),
+            WakeMessage::Request { name: b"x".to_vec(), number: 10 }
+        );
+        assert_eq!(
+            read(b"x a y z".to_vec()),
+            WakeMessage::Evicted { name: b"y z".to_vec(), number: 10 }
+        );
         for odd in [
             "",
             "n",
@@ -323,7 +336,7 @@ mod tests {
             "u 1 2 3 4 x",
             "c 1 x",
         ] {
-            assert_eq!(read(odd.as_bytes()), WakeMessage::Ignored, "{odd}");
+            assert_eq!(read(odd.into()), WakeMessage::Ignored, "{odd}");
         }
     }
 }

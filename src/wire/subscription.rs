@@ -102,6 +102,8 @@ pub(crate) struct Subscription {
     unanswered: VecDeque<Vec<u8>>,
     /// The channel of the last refusal.
     refused: Option<Vec<u8>>,
+    /// The time-out of each read.
+    timeout: Option<Duration>,
 }
 
 impl Subscription {
@@ -125,6 +127,7 @@ impl Subscription {
             heard: false,
             unanswered: VecDeque::new(),
             refused: None,
+            timeout: None,
         };
         // The reply to `HELLO` is judged before the first `SUBSCRIBE`. On a replica the client
         // would otherwise have a confirmed channel for a moment, and join a queue whose grants it
@@ -188,7 +191,11 @@ impl Subscription {
             return Ok(Event::Nothing);
         }
         let wait = wait.max(FINE_WAIT);
-        self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
+        // Nearly each wait is as long as the one before: to set the same time-out again is a system call for nothing.
+        if self.timeout != Some(wait) {
+            self.inner.set_read_timeout(Some(wait)).map_err(Failure::Unknown)?;
+            self.timeout = Some(wait);
+        }
         match self.inner.recv(wait) {
             Ok(Value::Push { kind, data }) => Ok(self.take_push(&kind, data)),
             Ok(reply) => self.take_reply(reply).map(|()| Event::Nothing),

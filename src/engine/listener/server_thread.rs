@@ -379,7 +379,7 @@ impl ServerThread {
                 // A server that has gone meanwhile counts too: it sent this while it still had the lock, and
                 // `accepts` sorts out what others repeat.
                 if publishers.accepts(true, &payload) {
-                    let mut wake = read(&payload);
+                    let mut wake = read(payload);
                     if let WakeMessage::Grant { grant, .. } = &mut wake {
                         // The clock that dates the grant is that of the server at the time (rule 10).
                         grant.run = run;

@@ -6,9 +6,9 @@ use std::fmt;
 use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
+use crate::engine::few::Few;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
-use crate::engine::slot::few::Few;
 
 /// A reference to the slot, which keeps it alive while its lease lingers.
 pub(super) type KeepAlive = Arc<dyn Any + Send + Sync>;

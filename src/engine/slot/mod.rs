@@ -9,7 +9,6 @@ mod background_release;
 mod door;
 mod entry;
 mod fairness;
-mod few;
 mod message;
 mod pause;
 mod share;

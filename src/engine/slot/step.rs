@@ -2,9 +2,9 @@
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
+use crate::engine::few::Few;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
-use crate::engine::slot::few::Few;
 use crate::engine::slot::waiter::{Admission, Waiter};
 
 /// What an event may know besides the state, and the effects that the slot carries out afterwards.

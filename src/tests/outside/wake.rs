@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 #[test]
 fn message_of_any_bytes_is_read_or_ignored() {
     Target::new("wake").words(WORDS).run(|input| {
-        bounded(input, SMALL, || match read(input) {
+        bounded(input, SMALL, || match read(input.to_vec()) {
             WakeMessage::Grant { name, grant } => {
                 assert!(name.len() < input.len());
                 let numbers = grant.permits.map_or(0, |permits| permits.len());
@@ -71,7 +71,7 @@ fn client_survives_any_message() {
             server.advance(Duration::ZERO);
             assert!(here.engine().listener.is_live());
         }
-        variant(&read(input))
+        variant(&read(input.to_vec()))
     });
     server.advance(SECOND);
     held.release().unwrap();
