@@ -38,21 +38,6 @@ local function last_place(now)
   return math.max(now, math.max(tail, -head) + 1), true
 end
 
-local dead = false -- whether some are behind whom to look
-
--- The first waiter who was not passed over, and its place; nothing if there is none.
-local function first()
-  local head
-  if not dead then
-    head = redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place
-    dead = head[2] and string.sub(head[2], 1, 1) == '-'
-  end
-  if dead then
-    head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
-  end
-  return head[1], head[2]
-end
-
 -- Passes over a waiter, who is told to ask again.
 local function skip(attempt, place, channel, number)
   if channel then
@@ -60,7 +45,6 @@ local function skip(attempt, place, channel, number)
     redis.pcall('PUBLISH', channel, table.concat({'r', number, KEYS[1]}, ' '))
   end
   redis.call('ZADD', KEYS[3], '-' .. place, attempt)
-  dead = true
   -- It may have been the only one. Both end at once, or the next who joins would make beats without end.
   if redis.call('PEXPIRE', KEYS[3], '60000', 'NX') == 1 then
     redis.call('PEXPIRE', KEYS[4], '60000')

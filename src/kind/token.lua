@@ -28,7 +28,7 @@ local function above(last, now, keep)
     redis.call('SET', KEYS[2], now, 'PX', keep)
     return now
   end
-  local ahead = (tonumber(last) or 0) - tonumber(now)
+  local ahead = (tonumber(last) or 0) - now
   if ahead < 0 then
     return now
   end

@@ -15,30 +15,35 @@
 -- whatever PUBLISH counted: a subscriber at a replica hears what the master does not count (rule 12).
 local function hand_over(now, keep, me)
   while true do
-    local attempt, place = first()
+    -- By place, as the places of those who were passed over are below zero, and without it: to write a score out costs
+    -- more than to search for it.
+    local attempt = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
     if not attempt then
       return nil
     end
-    local channel, number, window = listener(attempt)
     local death = redis.pcall('ZSCORE', KEYS[4], attempt)
     if type(death) == 'table' then
       return nil -- signs of another type keep no lock either
     end
-    local waiters = redis.call('ZCARD', KEYS[3]) - 1 -- before the grant, as a user may be denied it (rule 56)
-    redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
     if attempt == me then
-      redis.call('ZREM', KEYS[4], attempt)
+      redis.call('ZREM', KEYS[3], me)
+      redis.call('ZREM', KEYS[4], me)
       return me
     end
-    if channel and death and tonumber(death) > tonumber(now) and may_be_heard(channel) then
+    local channel, number, window = listener(attempt)
+    local lives = channel and death and death - now > 0 and may_be_heard(channel)
+    local place = lives or redis.call('ZSCORE', KEYS[3], attempt)
+    local waiters = redis.call('ZCARD', KEYS[3]) - 1 -- before the grant, as a user may be denied it (rule 56)
+    redis.call('ZREM', KEYS[3], attempt) -- never refused, so that what follows is not either (rule 16)
+    if lives then
       redis.call('ZREM', KEYS[4], attempt)
       redis.call('SET', KEYS[1], attempt, 'PX', window) -- its window, not the giver's (rule 7)
-      if tonumber(window) > tonumber(keep) then
+      if window - keep > 0 then
         keep = window -- its token outlives its lease, not only the giver's
       end
       local token = mint(now, keep)
-      local terms = number .. ' ' .. token .. ' ' .. now .. ' ' .. window .. ' ' .. waiters
-      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden
+      local grant = 'g ' .. number .. ' ' .. token .. ' ' .. now .. ' ' .. window .. ' ' .. waiters .. ' ' .. KEYS[1]
+      redis.pcall('PUBLISH', channel, grant) -- last, and may be forbidden
       return attempt
     end
     skip(attempt, place, channel, number)

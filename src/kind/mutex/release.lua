@@ -12,7 +12,7 @@
 -- This is the way when nobody waits. token.lua, line.lua, hand_over.lua and pass.lua stand after it. A line that
 -- is none, but of another type, keeps no lock.
 local owner = redis.call('GET', KEYS[1])
-local waiting = redis.call('EXISTS', KEYS[3]) == 1
+local waiting = owner == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 1
 if owner == ARGV[1] and not waiting and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
   return 1

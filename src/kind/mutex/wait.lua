@@ -107,7 +107,8 @@ local function take_or_wait()
       ahead = redis.call('ZCARD', KEYS[3]) - 1
     end
     if channel and ahead == 0 then
-      redis.pcall('PUBLISH', channel, table.concat({'w', number, redis.call('ZCARD', KEYS[3]), KEYS[1]}, ' '))
+      local waiters = is_new and 1 or redis.call('ZCARD', KEYS[3]) -- a new one with nobody ahead is alone
+      redis.pcall('PUBLISH', channel, table.concat({'w', number, waiters, KEYS[1]}, ' '))
     end
   end
   local last = tonumber(redis.pcall('GET', KEYS[2])) or -1

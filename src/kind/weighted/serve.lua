@@ -110,6 +110,21 @@ local function raise(attempt, before, change, keep)
   return token
 end
 
+local dead = false -- whether some are behind whom to look
+
+-- The first waiter who was not passed over, and its place; nothing if there is none.
+local function first()
+  local head
+  if not dead then
+    head = redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place
+    dead = head[2] and string.sub(head[2], 1, 1) == '-'
+  end
+  if dead then
+    head = redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+  end
+  return head[1], head[2]
+end
+
 -- Grants from the head of the line on while it fits, and stops at the first living waiter that does not (rule 27).
 -- So a large request is not overtaken by small ones. The rest of very many is served when they ask again.
 --
@@ -132,6 +147,7 @@ local function serve(keep, asks)
     local death = tonumber(redis.call('ZSCORE', KEYS[4], attempt))
     if attempt ~= asks and not (channel and death and death > now and may_be_heard(channel)) then
       skip(attempt, place, channel, number)
+      dead = true
     elseif not weight or weight > limit then
       leave(attempt) -- it would block the line for ever (rule 33)
       if tonumber(place) >= 1 then

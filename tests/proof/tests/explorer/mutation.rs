@@ -177,19 +177,19 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "silent-grant-to-the-last",
         "kind/mutex/hand_over.lua",
-        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n",
+        "      redis.pcall('PUBLISH', channel, grant) -- last, and may be forbidden\n",
         "",
     ),
     (
         "silent-grant-to-the-last",
-        "kind/line.lua",
-        "redis.pcall('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES') -- cheaper than by place",
-        "redis.pcall('ZRANGE', KEYS[3], '-1', '-1', 'WITHSCORES')",
+        "kind/mutex/hand_over.lua",
+        "redis.pcall('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]",
+        "redis.pcall('ZRANGE', KEYS[3], '-1', '-1')[1]",
     ),
     (
         "silent-grant-of-an-old-token",
         "kind/mutex/hand_over.lua",
-        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n",
+        "      redis.pcall('PUBLISH', channel, grant) -- last, and may be forbidden\n",
         "",
     ),
     (

@@ -70,8 +70,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "silent-waiter-not-skipped",
         "kind/mutex/hand_over.lua",
-        "death and tonumber(death) > tonumber(now)",
-        "death",
+        "death and death - now > 0 and",
+        "death and",
     ),
     // Rule 11.
     (
@@ -126,8 +126,14 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "grant-withdrawn-by-its-count",
         "kind/mutex/hand_over.lua",
-        "      redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) -- last, and may be forbidden\n      return attempt\n    end\n    skip(",
-        "      if redis.pcall('PUBLISH', channel, 'g ' .. terms .. ' ' .. KEYS[1]) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n      channel = nil\n    end\n    skip(",
+        "local place = lives or redis",
+        "local place = redis",
+    ),
+    (
+        "grant-withdrawn-by-its-count",
+        "kind/mutex/hand_over.lua",
+        "      redis.pcall('PUBLISH', channel, grant) -- last, and may be forbidden\n      return attempt\n    end\n    skip(",
+        "      if redis.pcall('PUBLISH', channel, grant) ~= 0 or KEYS[5] then\n        return attempt\n      end\n      redis.call('ZADD', KEYS[4], death, attempt)\n      channel = nil\n    end\n    skip(",
     ),
     // Rule 14.
     (
@@ -273,7 +279,7 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "fence-of-the-giver",
         "kind/mutex/hand_over.lua",
-        "if tonumber(window) > tonumber(keep) then",
+        "if window - keep > 0 then",
         "if false then",
     ),
     ("force-release-passes-nobody-on", "kind/mutex/wake.lua", "  hand_over(now, keep)\n", ""),
