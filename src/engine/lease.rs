@@ -70,6 +70,8 @@ pub(crate) struct Lease {
     renew_at: AtomicMoment,
     /// Whether threads hold it or it lingers.
     usage: AtomicUsage,
+    /// Whether a waiter of another process was known when its last thread gave it back.
+    was_wanted: AtomicBool,
     /// Whether a thread has taken it again since the worker last found it lingering.
     was_retaken: AtomicBool,
     /// When its slot is announced, if it is held then.
@@ -138,6 +140,7 @@ impl Lease {
             kept_until: AtomicMoment::new(Moment::PAST),
             renew_at: AtomicMoment::new(Moment::FAR),
             usage: AtomicUsage::new(),
+            was_wanted: AtomicBool::new(false),
             was_retaken: AtomicBool::new(false),
             announce_at: AtomicMoment::new(Moment::FAR),
             due: AtomicMoment::new(Moment::FAR),
@@ -646,6 +649,15 @@ impl Lease {
         if guarded.end.is_none() {
             self.end(&mut guarded, LeaseEnd::Released);
         }
+    }
+
+    /// Its last thread gives it back, and a waiter of another process is known: the release is likely to be a hand-over.
+    pub(crate) fn note_wanted(&self) {
+        self.was_wanted.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn was_wanted(&self) -> bool {
+        self.was_wanted.load(Ordering::Relaxed)
     }
 
     fn end(&self, guarded: &mut Guarded, end: LeaseEnd) {

@@ -68,6 +68,8 @@ pub(crate) struct ReleaseRequest<'a> {
     /// The last token used, if that is not the minted one.
     pub(crate) last_token: Option<u64>,
     pub(crate) kind: ReleaseKind,
+    /// Whether somebody is known to wait, so that the script need not ask. It may be wrong.
+    pub(crate) is_wanted: bool,
 }
 
 /// One request to take the lock from this owner, which may be foreign.

@@ -248,8 +248,7 @@ fn release(
     // A release has no deadline on the server, unlike `acquire` and `force_release`. It may run at
     // any time later: the owner's value is never used again (rule 5), so it cannot hit another
     // hold.
-    let ReleaseRequest { owner, ttl, last_token, kind } = *request;
-    if kind == ReleaseKind::Watch {
+    if request.kind == ReleaseKind::Watch {
         let outcome = server
             .session(deadline, |session| transaction::release(session, target, request, deadline));
         // Redis 7.0 queues no command of a transaction while memory is full, and a release must
@@ -260,8 +259,16 @@ fn release(
         }
     }
 
-    let reply = server.call(&target.release(owner, ttl, last_token), deadline)?;
+    let reply = server.call(&release_call(target, request), deadline)?;
     read(server, released(&reply.value))
+}
+
+fn release_call(target: &Target, request: &ReleaseRequest<'_>) -> Call {
+    let ReleaseRequest { owner, ttl, last_token, kind: _, is_wanted } = *request;
+    match is_wanted {
+        true => target.hand_over(owner, ttl, last_token),
+        false => target.release(owner, ttl, last_token),
+    }
 }
 
 /// Sends a request that does nothing after its deadline, and sends it again if it came late. `outcome` reads the
@@ -362,9 +369,8 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
     ) -> Vec<Result<Released, Failure>> {
         let by_script = |request: &ReleaseRequest<'_>| request.kind == ReleaseKind::Lua;
         let sent = requests.iter().filter(|(_, request)| by_script(request));
-        let (keys, calls): (Vec<_>, Vec<_>) = sent
-            .map(|(target, it)| (target.key(), target.release(it.owner, it.ttl, it.last_token)))
-            .unzip();
+        let (keys, calls): (Vec<_>, Vec<_>) =
+            sent.map(|(target, request)| (target.key(), release_call(target, request))).unzip();
         // Once: of two releases the second finds the lock gone, and the caller has to know of both (rule 15).
         let mut replies = self.0.call_many(&keys, &calls, Sending::Once, deadline).into_iter();
         let judge = |(target, request): &(&Target, ReleaseRequest<'_>)| {

@@ -133,17 +133,32 @@ impl Target {
     /// Releases the lock, or leaves its queue. `last_token` is the last token used, if that is not
     /// the one that Redis minted.
     pub(crate) fn release(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
+        self.release_with(owner, ttl, last_token, [])
+    }
+
+    /// The same for a lock for which somebody is known to wait, which spares the scripts of a mutex a look. They do the
+    /// same if nobody does.
+    pub(crate) fn hand_over(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
+        self.release_with(owner, ttl, last_token, [Bytes(b"wanted")])
+    }
+
+    fn release_with<'a>(
+        &self,
+        owner: &'a [u8],
+        ttl: Duration,
+        last_token: Option<u64>,
+        rest: impl IntoIterator<Item = Argument<'a>>,
+    ) -> Call {
         // 0 is no token: the first one is a time of the server in microseconds.
-        let arguments = [Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))];
-        self.kind.scripts().release.call(&self.keys, arguments)
+        let first = [Bytes(owner), Number(fence(ttl)), Number(last_token.unwrap_or(0))];
+        self.kind.scripts().release.call(&self.keys, first.into_iter().chain(rest))
     }
 
     /// As [`release`](Target::release), but wakes no waiters, where the kind supports that.
     pub(crate) fn withdraw(&self, owner: &[u8], ttl: Duration) -> Call {
         // An attempt that failed to win a majority releases the votes that it did win. If that woke
         // the other contenders, each failed round would start the next one, without end.
-        let arguments = [Bytes(owner), Number(fence(ttl)), Number(0), Bytes(b"quiet")];
-        self.kind.scripts().release.call(&self.keys, arguments)
+        self.release_with(owner, ttl, None, [Bytes(b"quiet")])
     }
 
     /// Lengthens the life of this owner's key to `ttl` from now, and never shortens it (rule 14).

@@ -58,7 +58,8 @@ impl AcquireLoop<'_> {
         let target = self.slot.target();
         // The transaction of `Release::watch` deletes a key, and knows no queue.
         let kind = ReleaseKind::Lua;
-        let request = ReleaseRequest { owner: &attempt.value.bytes, ttl, last_token: None, kind };
+        let owner = &attempt.value.bytes;
+        let request = ReleaseRequest { owner, ttl, last_token: None, kind, is_wanted: false };
         self.context.exchange(|protocol| protocol.release(target, &request, deadline)).is_ok()
     }
 

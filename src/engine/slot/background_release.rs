@@ -33,6 +33,7 @@ impl Slot {
             // not seen, and the next owner must get a higher one (rule 19).
             last_token: lease.unstored_token(),
             kind: lease.value.options.release.0,
+            is_wanted: lease.was_wanted(),
         }
     }
 

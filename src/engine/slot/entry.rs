@@ -84,6 +84,13 @@ impl Entry {
         std::ptr::eq(self.lease.as_ptr(), Arc::as_ptr(lease))
     }
 
+    /// Its lease is about to be released: notes there whether somebody waited elsewhere.
+    pub(super) fn pass_demand_to(&self, lease: &Lease) {
+        if self.demand.wanted {
+            lease.note_wanted();
+        }
+    }
+
     /// Whether the attempt of this number acquired it, and it is not being released.
     pub(super) fn is_attempt(&self, number: u64) -> bool {
         self.number == number && self.releasing_since().is_none()

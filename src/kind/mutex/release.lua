@@ -3,6 +3,7 @@
 --
 -- KEYS  as in hand_over.lua
 -- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
+--       4 wanted, where somebody is known to wait, so that nobody has to ask; it may be wrong
 -- Returns 1 released   0 the key is gone   -1 another owner has it
 --
 -- Where nobody waits it is the compare-and-delete of the Redis documentation. It must succeed when
@@ -12,7 +13,7 @@
 -- This is the way when nobody waits. token.lua, line.lua, hand_over.lua and pass.lua stand after it. A line that
 -- is none, but of another type, keeps no lock.
 local owner = redis.call('GET', KEYS[1])
-local waiting = owner == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 1
+local waiting = owner == ARGV[1] and (ARGV[4] == 'wanted' or redis.call('EXISTS', KEYS[3]) == 1)
 if owner == ARGV[1] and not waiting and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
   return 1

@@ -115,6 +115,7 @@ impl Stage {
             ttl: LEASE,
             last_token: Some(7),
             kind: ReleaseKind::Watch,
+            is_wanted: false,
         };
         let released = self.locks.release(&self.target, &request, self.deadline());
         released.map(|released| released.ownership)
@@ -274,7 +275,8 @@ fn replies(
         target.renew(&owner, LEASE, 1),
         target.touch(&owner),
         target.inspect(View::Holders),
-        target.release(&owner, LEASE, None),
+        // Nobody waits, whatever it is told.
+        target.hand_over(&owner, LEASE, None),
         target.release(&owner, LEASE, None),
         target.touch(&owner),
         target.force(&ForceRequest { owner: &owner, takes_any: false }, u64::MAX >> 11),

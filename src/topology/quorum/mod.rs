@@ -200,7 +200,7 @@ impl Protocol for Quorum {
         request: &ReleaseRequest<'_>,
         deadline: Moment,
     ) -> Result<Released, Failure> {
-        let ReleaseRequest { owner, ttl, last_token, kind: _ } = *request;
+        let ReleaseRequest { owner, ttl, last_token, .. } = *request;
         let calls = [target.release(owner, ttl, last_token)];
         let node_replies = self.ask_all(&calls, Lane::Callers, deadline);
         self.tally(&node_replies, 0, owner, TallyKind::Release).map(Released::from)

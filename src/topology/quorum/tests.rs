@@ -265,8 +265,13 @@ fn release_returns_the_largest_count_of_listeners() {
         let (owner, outcome) = attempted(&quorum, &target);
         assert!(matches!(outcome, Ok(AcquireReply::Granted(_))), "{outcome:?}");
         let is_everywhere = quorum.ballots.servers(&owner) == 0b111;
-        let request =
-            ReleaseRequest { owner: &owner, ttl: LEASE, last_token: None, kind: ReleaseKind::Lua };
+        let request = ReleaseRequest {
+            owner: &owner,
+            ttl: LEASE,
+            last_token: None,
+            kind: ReleaseKind::Lua,
+            is_wanted: false,
+        };
         let deadline = quorum.clock.now().after(TIMEOUT);
         let released = quorum.release(&target, &request, deadline).unwrap();
         assert_eq!(released.ownership, Ownership::Owned);

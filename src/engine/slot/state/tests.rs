@@ -435,6 +435,36 @@ fn requested_lease_does_not_linger() {
     assert_eq!(bench.unlock(), Unlocked::Releasing);
 }
 
+/// Its script then asks nobody whether there is anybody to hand over to.
+#[test]
+fn lease_that_was_waited_for_elsewhere_knows_it_when_it_is_released() {
+    for (is_wanted, lingers) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut bench = Bench::new(false);
+        bench.enter(ALWAYS);
+        bench.grant();
+        let number = bench.state.entries[0].number;
+        let report = |bench: &mut Bench| {
+            let ours = bench.transition(|state, _| state.on_wanted(number, 1));
+            assert!(ours);
+        };
+        let lease = if lingers {
+            assert_eq!(bench.unlock(), Unlocked::Lingering);
+            if is_wanted {
+                report(&mut bench);
+            }
+            bench.transition(|state, step| state.end_linger(|_, _| true, step)).expect("it lingers")
+        } else {
+            if is_wanted {
+                report(&mut bench);
+            }
+            bench.hears = false;
+            assert_eq!(bench.unlock(), Unlocked::Releasing);
+            bench.releasing.remove(0)
+        };
+        assert_eq!(lease.was_wanted(), is_wanted, "{lingers}");
+    }
+}
+
 /// Whether the worker announces the slot now.
 fn is_announced(bench: &mut Bench) -> bool {
     let now = bench.now;

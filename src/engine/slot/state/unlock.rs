@@ -81,6 +81,7 @@ impl SlotState {
             return Unlocked::Lingering;
         }
 
+        self.entries[index].pass_demand_to(lease);
         self.entries[index].phase = EntryPhase::Releasing { since: step.now };
         // Before the release is sent: its message may reach this client before its reply.
         self.fairness.begin_release();
@@ -165,6 +166,7 @@ impl SlotState {
             let lease = entry.lingering().filter(|lease| which(entry, lease))?;
             Some((index, Arc::clone(lease)))
         })?;
+        self.entries[index].pass_demand_to(&lease);
         // The entry stays, as releasing: a free slot would let the next thread ask Redis before the
         // release does, and a shutdown would see nothing under way.
         self.entries[index].phase = EntryPhase::Releasing { since: step.now };

@@ -20,6 +20,8 @@ const LEASE: Duration = Duration::from_secs(2);
 /// No machine is as busy as that.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
+/// Between two looks whether a message has come.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What is counted, again and again.
 pub(crate) struct Operation {
@@ -101,9 +103,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     operation("mutex: passed on to a waiting thread of the client", |url| {
         let client = client(url);
-        pass(&client, &client);
+        pass(&client, &client, false);
     }),
-    operation("mutex: handed over to a waiting client", |url| pass(&client(url), &client(url))),
+    operation("mutex: handed over to a waiting client", |url| {
+        pass(&client(url), &client(url), false)
+    }),
+    operation("mutex: handed over to a waiting client of which the holder knows", |url| {
+        pass(&client(url), &client(url), true)
+    }),
     operation("claim of 10, and their release", |url| {
         let client = client(url);
         let locks = locks(&client, 10);
@@ -208,18 +215,24 @@ fn renewal(url: &str, count: usize) {
     serve(prepare, || ());
 }
 
-/// A thread of one client waits, and one of another releases. Counted with it is that the former then waits for its next
-/// order, by one system call.
-fn pass(from: &LockClient, to: &LockClient) {
+/// A thread of one client waits, and one of another releases, which may know of the former. Counted with it is that the
+/// former then waits for its next order, by one system call.
+fn pass(from: &LockClient, to: &LockClient, is_known: bool) {
     let [lock, same] = [from, to].map(|client| client.mutex("a").expect("a name"));
     let waiter = Helper::<Option<Guard>>::new();
     let held = RefCell::new(None);
     let prepare = || {
         waiter.order(|guard| drop(guard.take()));
         waiter.join();
-        *held.borrow_mut() = Some(lock.lock().expect("nobody waits"));
+        let holder = lock.lock().expect("nobody waits");
+        // From the first question on its client listens for those who wait.
+        let knows = is_known.then(|| holder.is_contended());
         let same = same.clone();
         waiter.order(move |guard| *guard = Some(same.lock().expect("it is released")));
+        while knows.is_some() && !holder.is_contended() {
+            thread::sleep(PAUSE);
+        }
+        *held.borrow_mut() = Some(holder);
     };
     serve(prepare, || drop(held.borrow_mut().take()));
 }
