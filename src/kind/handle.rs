@@ -110,16 +110,15 @@ impl Handle {
         let target = self.slot.target();
         let keep = keep.max(self.options.lease.ttl());
         let request = ResizeRequest { limit, declared, keep };
-        match self.ask(|it, deadline| it.server()?.resize(target, request, deadline))? {
-            None => {
-                self.slot.on_resized();
-                Ok(())
-            }
-            Some(other) => {
-                let share = Share::Permits { count: 1, limit: declared };
-                Err(refused_error(share, other, other).of(self.name()))
-            }
+        let outcome = self.ask(|it, deadline| it.server()?.resize(target, request, deadline));
+        // Without a reply the limit may be set.
+        if matches!(&outcome, Ok(None)) || outcome.as_ref().is_err_and(Error::is_unknown_outcome) {
+            self.slot.on_resized();
         }
+        outcome?.map_or(Ok(()), |other| {
+            let share = Share::Permits { count: 1, limit: declared };
+            Err(refused_error(share, other, other).of(self.name()))
+        })
     }
 
     /// The same lock, of which each call asks for this.

@@ -38,8 +38,8 @@ impl Slot {
         self.revoke_linger(number);
     }
 
-    /// This process has set another limit, of which the message comes later, or not at all. What its threads hold is passed on
-    /// no more, and what lingers is released: nobody here may take it again over the limit.
+    /// This process has set another limit, or may have, of which the message comes later, or not at all. What its threads hold
+    /// is passed on no more, and what lingers is released: nobody here may take it again over the limit.
     pub(crate) fn on_resized(self: &Arc<Slot>) {
         // First, so that nothing begins to linger in between.
         self.request_retry();

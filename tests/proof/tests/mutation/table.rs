@@ -1085,6 +1085,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::semaphore::process_that_lowers_the_limit_takes_nothing_again_over_it",
     ),
     bug(
+        "resizer-without-a-reply-takes-again",
+        "a process that lowers the limit takes nothing again over it",
+        "leasehold::tests::semaphore::process_that_lowers_the_limit_takes_nothing_again_over_it",
+    ),
+    bug(
         "sleeping-leader-uncounted",
         "no wake-up of a batch is lost",
         "leasehold::wire::batcher::tests::sleepers_are_counted_by_what_they_wait_for",
