@@ -130,8 +130,9 @@ end
 --
 -- Returns token and slots of the attempt that waits for the answer, if there is one and it is among them. It is given
 -- its whole lease, and the others their windows (rule 7). None is withdrawn, whatever PUBLISH counts (rule 28). No
--- command that may be refused comes after the grant; until then the waiter keeps its place (rule 56).
-local function serve(keep, asks)
+-- command that may be refused comes after the grant; until then the waiter keeps its place (rule 56). The messages to
+-- those who are granted are left in `messages`, with the number of those who still wait.
+local function grant(keep, asks, messages)
   local token, slots
   local grants = 0
   while grants < 64 do
@@ -166,16 +167,33 @@ local function serve(keep, asks)
         new, numbers = give(attempt, weight, tonumber(attempt == asks and ARGV[2] or window), keep)
       end
       leave(attempt)
+      messages.waiters = waiters
       if attempt == asks then
         token, slots = new, numbers
       elseif change then
-        tell(channel, 'u', number, new, digits, text(change), waiters)
+        messages[#messages + 1] = {channel, 'u', number, new, digits, text(change)}
       elseif is_rw then
-        tell(channel, 'g', number, new, digits, window, waiters)
+        messages[#messages + 1] = {channel, 'g', number, new, digits, window}
       else
-        tell(channel, 's', number, new, digits, window, waiters, table.concat(numbers, ','))
+        messages[#messages + 1] = {channel, 's', number, new, digits, window, table.concat(numbers, ',')}
       end
     end
+  end
+  return token, slots
+end
+
+-- The same, and tells those who are granted. Each is told how many waited when the last of them was granted: a client
+-- that counted those who come in beside it would give back at once, and keep its door shut, for nobody (rule 39). They
+-- are told also where a command is refused after some have been granted.
+local function serve(keep, asks)
+  local messages = {}
+  local is_done, token, slots = pcall(grant, keep, asks, messages)
+  for _, message in ipairs(messages) do
+    table.insert(message, 7, messages.waiters)
+    tell(unpack(message))
+  end
+  if not is_done then
+    error(refusal(token), 0)
   end
   return token, slots
 end

@@ -370,6 +370,18 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "while grants < 1 do",
     ),
     (
+        "grant-counts-those-beside-it",
+        "kind/weighted/serve.lua",
+        "table.insert(message, 7, messages.waiters)",
+        "table.insert(message, 7, messages.waiters + #messages - 1)",
+    ),
+    (
+        "refused-serve-tells-nobody",
+        "kind/weighted/serve.lua",
+        "  for _, message in ipairs(messages) do\n",
+        "  for _, message in ipairs(is_done and messages or {}) do\n",
+    ),
+    (
         "weighted-slot-is-the-number-in-use",
         "kind/weighted/give.lua",
         "if used > 0 and slot_at(used - 1) >= used then",
@@ -384,8 +396,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "weighted-grant-withdrawn-by-its-count",
         "kind/weighted/serve.lua",
-        "        tell(channel, 's', number, new, digits, window, waiters, table.concat(numbers, ','))\n",
-        "        if redis.pcall('PUBLISH', channel, table.concat({'s', number, new, digits, window, waiters, table.concat(numbers, ','), KEYS[1]}, ' ')) == 0 then\n          drop(attempt)\n        end\n",
+        "        messages[#messages + 1] = {channel, 's', number, new, digits, window, table.concat(numbers, ',')}\n",
+        "        if redis.pcall('PUBLISH', channel, table.concat({'s', number, new, digits, window, '0', table.concat(numbers, ','), KEYS[1]}, ' ')) == 0 then\n          drop(attempt)\n        end\n",
     ),
     (
         "weighted-upgrade-lines-up",

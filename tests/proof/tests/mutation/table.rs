@@ -1452,6 +1452,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "weighted::hold::repeated_request_has_the_same_slots_and_its_weight_once",
     ),
     bug(
+        "grant-counts-those-beside-it",
+        "rules 18, 39",
+        "weighted::line::grants_count_those_who_wait_after_the_last_of_them",
+    ),
+    bug(
+        "refused-serve-tells-nobody",
+        "rule 56",
+        "weighted::refusal::refused_script_takes_no_place_from_others",
+    ),
+    bug(
         "weighted-grant-withdrawn-by-its-count",
         "rule 28",
         "weighted::line::grant_in_a_cluster_stays_whoever_is_counted",

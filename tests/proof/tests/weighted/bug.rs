@@ -47,6 +47,11 @@ const ALL: &[Caught] = &[
         hold::repeated_request_has_the_same_slots_and_its_weight_once
     ),
     caught!(
+        "grant-counts-those-beside-it",
+        line::grants_count_those_who_wait_after_the_last_of_them
+    ),
+    caught!("refused-serve-tells-nobody", refusal::refused_script_takes_no_place_from_others),
+    caught!(
         "weighted-grant-withdrawn-by-its-count",
         line::grant_in_a_cluster_stays_whoever_is_counted
     ),

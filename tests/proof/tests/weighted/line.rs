@@ -51,6 +51,33 @@ pub(crate) fn release_grants_all_who_fit_side_by_side() {
     });
 }
 
+/// Rules 18, 39: a client that counted those who come in beside it would keep its door shut for nobody.
+#[test]
+pub(crate) fn grants_count_those_who_wait_after_the_last_of_them() {
+    for is_another_behind in [false, true] {
+        for (limit, holder, granted, behind) in [
+            (ALL, writer(0), reader as fn(u8) -> Attempt, writer(4)),
+            (3, permits(0, 3), |client| permits(client, 1), permits(4, 1)),
+        ] {
+            on_both(limit, |lab| {
+                lab.take(holder);
+                (1..4).for_each(|client| lab.wait(granted(client)));
+                if is_another_behind {
+                    lab.wait(behind);
+                }
+                lab.messages();
+                lab.release(holder);
+                let waiters = |it: Message| match it.says {
+                    Says::Granted { waiters, .. } => Some(waiters),
+                    _ => None,
+                };
+                let counted: Vec<_> = lab.messages().into_iter().filter_map(waiters).collect();
+                assert_eq!(counted, [u32::from(is_another_behind); 3]);
+            });
+        }
+    }
+}
+
 /// Rule 27: the rest is granted when it asks.
 #[test]
 pub(crate) fn very_many_are_granted_in_several_scripts() {
