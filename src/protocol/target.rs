@@ -136,8 +136,8 @@ impl Target {
         self.release_with(owner, ttl, last_token, [])
     }
 
-    /// The same for a lock for which somebody is known to wait, which spares the scripts of a mutex a look. They do the
-    /// same if nobody does.
+    /// The same for a lock for which somebody is known to wait, which spares the scripts of a mutex a look. They release
+    /// it as well if nobody does.
     pub(crate) fn hand_over(&self, owner: &[u8], ttl: Duration, last_token: Option<u64>) -> Call {
         self.release_with(owner, ttl, last_token, [Bytes(b"wanted")])
     }

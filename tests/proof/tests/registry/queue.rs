@@ -38,6 +38,12 @@ kinds! {
     reply_lost_at_hand_over "reply-lost@hand-over" "A,S,L";
     silent_at_hand_over "silent@hand-over" "A,S,L"
         = handed_over(&AtOperation::request("silent", Operation::Release, SILENCE));
+    reply_lost_at_known_hand_over "reply-lost@known-hand-over" "A,S,L"
+        = handed_over_by_one_who_knows("reply-lost", Action::LoseReply);
+    silent_at_known_hand_over "silent@known-hand-over" "A,S,L"
+        = handed_over_by_one_who_knows("silent", SILENCE);
+    request_cut_at_known_hand_over "request-cut@known-hand-over" "A,S,L"
+        = handed_over_by_one_who_knows("request-cut", Action::Cut);
     dropped_at_notify "dropped@notify" "L";
 }
 
@@ -164,10 +170,18 @@ fn silent_at_join(trial: &Trial) {
 
 /// The reply to the release is lost: the next client has the lock already, and keeps it.
 fn handed_over(trial: &Trial, injector: &dyn Injector) {
+    hand_over_by(trial, injector, false);
+}
+
+/// Whether the holder knows that somebody waits is what its release depends on.
+fn hand_over_by(trial: &Trial, injector: &dyn Injector, knows: bool) {
     let lock = trial.client().mutex_with(KEY, renewed(LEASE)).unwrap();
     let rival = trial.rival();
     let held = lock.lock().unwrap();
     trial.granted(&held);
+    if knows {
+        assert!(!held.is_contended(), "it listens from now on");
+    }
     let active = trial.inject(injector);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -181,6 +195,9 @@ fn handed_over(trial: &Trial, injector: &dyn Injector) {
             granted
         });
         until("it waits", || trial.waiting() == 1);
+        if knows {
+            until("the holder knows", || held.is_contended());
+        }
         let begin = Instant::now();
         // The release is repeated, and finds that it was done.
         trial.timed(CALL, || held.release()).unwrap();
@@ -189,6 +206,12 @@ fn handed_over(trial: &Trial, injector: &dyn Injector) {
     });
     trial.prove(&active);
     trial.given_back();
+}
+
+/// The same where the holder listens, and so knows of the waiter: its release says so to Redis.
+fn handed_over_by_one_who_knows(trial: &Trial, fault: &'static str, action: Action) {
+    let release = AtOperation::request(fault, Operation::Release, action).containing("wanted");
+    hand_over_by(trial, &release, true);
 }
 
 fn reply_lost_at_hand_over(trial: &Trial) {

@@ -72,7 +72,7 @@ impl Operation {
             [_, _, _, _, _, _, _, _] | [_, _, _, _, _, _, _] | [_, _, _, _, _, _] => {
                 Operation::Acquire
             }
-            [_, _, _, b"quiet"] => Operation::Release,
+            [_, _, _, b"quiet" | b"wanted"] => Operation::Release,
             [_, _, _, b"force" | b"any"] => Operation::Force,
             [_, _, _, _] | [_, _, _, _, _] => Operation::Renew,
             [_, _, _] => Operation::Release,
@@ -122,6 +122,7 @@ mod tests {
             ("EVALSHA sha 2 k k me 30000 7 30000 8 9", Operation::Acquire),
             ("EVALSHA sha 3 k k k me 30000 0", Operation::Release),
             ("EVALSHA sha 2 k k me 30000 0 quiet", Operation::Release),
+            ("EVALSHA sha 4 k k k k me 30000 0 wanted", Operation::Release),
             ("EVALSHA sha 4 k k k k me 30000 1 30000", Operation::Renew),
             ("EVALSHA sha 4 k k k k me 7 1000 force", Operation::Force),
             ("EVALSHA sha 4 k k k k me 7 1000 any", Operation::Force),
