@@ -34,7 +34,7 @@ impl Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not derived: whoever logs it would log the password.
+        // Not derived: a log of it would have the password.
         f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
     }
 }

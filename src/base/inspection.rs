@@ -191,7 +191,7 @@ impl Holder {
     /// For how long its lease has been over, where Redis still keeps the lock for it; `None` for nearly all holders.
     ///
     /// So a holder is shown that was not heard of, and whose lease is [recoverable](crate::Lease::recoverable_for). The
-    /// lock is free to whoever asks for it, and the holder's once more if it is heard of before that.
+    /// lock is free to the next client that asks for it, and the holder's once more if it is heard of before that.
     ///
     /// ```
     /// # fn demo(holder: &leasehold::Holder) {
@@ -280,7 +280,11 @@ impl fmt::Display for Details<'_> {
         }
         match (overdue, ttl) {
             (Some(span), _) => {
-                write!(f, "; its lease ended {} ago, and it is free to whoever asks", Span(*span))
+                write!(
+                    f,
+                    "; its lease ended {} ago, and the next client that asks gets it",
+                    Span(*span)
+                )
             }
             (None, Some(ttl)) => write!(f, "; its lease ends in {}", Span(*ttl)),
             (None, None) => f.write_str("; its lease has no end"),

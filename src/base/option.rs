@@ -70,10 +70,10 @@ impl Lease {
     /// Lets a hold come back after its lease, within this time, as long as nobody else has taken the lock.
     ///
     /// A short lease frees the lock of a dead process soon, and loses that of a living one in each outage that is longer.
-    /// This is for both. Redis keeps the lock for `tail` longer than the lease lasts. In that time the lock is free to whoever
-    /// asks for it, and still the holder's if nobody does: once Redis confirms a renewal, the hold is valid again, with
-    /// the same token. Until then [`is_valid`](crate::Guard::is_valid) is `false` and [`loss`](crate::Guard::loss) is
-    /// `None`. If somebody else has taken the lock, the hold is lost, with the cause
+    /// This is for both. Redis keeps the lock for `tail` longer than the lease lasts. In that time the lock is free to the
+    /// next client that asks for it, and still the holder's if nobody does: once Redis confirms a renewal, the hold is
+    /// valid again, with the same token. Until then [`is_valid`](crate::Guard::is_valid) is `false` and
+    /// [`loss`](crate::Guard::loss) is `None`. If somebody else has taken the lock, the hold is lost, with the cause
     /// [`Taken`](crate::LossCause::Taken).
     ///
     /// The work must stop, or at least write nothing that is not fenced, while the hold is not valid.

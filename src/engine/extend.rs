@@ -153,7 +153,7 @@ impl Holding {
         let outcome = if target.weighted().is_some() || !asked.tail().is_zero() {
             // There may be very many holders. A renewal that lengthens nothing asks about this one. And a lease with a tail
             // may end earlier there than its holder believes, as after a step of the server's clock: then it is free to
-            // whoever asks although its owner has the key, so it is made as long as that.
+            // the next that asks, although its owner has the key. So it is made as long as that.
             let ttl = match asked.tail() {
                 Duration::ZERO => SHORTEST,
                 _ => asked.key_ttl(lease.valid_until().since(self.now())),

@@ -8,7 +8,7 @@
 //! later version keeps that part, and may change what stands behind it.
 //!
 //! The version is 1, or 2 where the lease has a tail. Then the tail, in milliseconds, stands before the process, and is a
-//! part of the window: so whoever hands over writes the key for long enough, also a client that knows only version 1
+//! part of the window: so each client that hands over writes the key for long enough, also one that knows only version 1
 //! (rule 49).
 
 use std::time::Duration;

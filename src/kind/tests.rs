@@ -68,7 +68,7 @@ proptest! {
     ) {
         let accepted = |name: &Vec<u8>| Name::new(prefix.as_bytes(), name).ok();
         let mut locks: Vec<Name> = names.iter().filter_map(accepted).collect();
-        // Whoever is accepted, somebody may wish to lock what are its keys, and the keys of those.
+        // For each name that is accepted, somebody may wish to lock its keys, and the keys of those.
         for _ in 0..2 {
             let keys: Vec<Vec<u8>> = locks.iter().flat_map(keys).collect();
             locks.extend(keys.iter().filter_map(|key| Name::new(b"", key).ok()));

@@ -67,7 +67,7 @@
 //! | 36 | A hold is the lesser in its process before its downgrade is sent. A hold that was changed is neither passed on nor kept for the next thread. |
 //! | 37 | Only an upgradable reader upgrades. It waits before everybody, and nobody is granted meanwhile; an upgrade that is dead is passed over, and none outlives its holder. |
 //! | 38 | What would wait for its own thread is an error at once: to write or to be upgradable while it reads, and to upgrade while it reads by another guard. So is a wait without an end, while the thread holds the lock, by a call that enters no hold: for an owned lease, or where reentry is turned off. With an end it is over at once. |
-//! | 39 | Threads of a process share a reader's entry until a heartbeat after the sending of the last request whose reply counted nobody; then one renewal asks. Whoever is known to wait, here or elsewhere, shuts it for good. |
+//! | 39 | Threads of a process share a reader's entry until a heartbeat after the sending of the last request whose reply counted nobody; then one renewal asks. A known waiter, here or elsewhere, shuts it for good. |
 //! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
 //! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |

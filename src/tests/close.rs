@@ -23,7 +23,7 @@ fn close(server: &Server, client: &LockClient, grace: Duration) -> Receiver<Clos
     let (sender, receiver) = unbounded();
     let closing = client.clone();
     let body = move || {
-        // Whoever waits for it may have failed.
+        // The thread that waits for it may have failed.
         let _ = sender.send(closing.close(grace, SOON));
     };
     sync::spawn("close", body).unwrap();

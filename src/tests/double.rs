@@ -34,7 +34,7 @@ fn taker_with(
     let body = move || {
         let taken = if waits { lock.lock().map(Some) } else { lock.try_lock() };
         let owned = taken.map(|guard| guard.map(|guard| guard.into_owned().unwrap()));
-        // Whoever does not look any more does not want it either.
+        // A test that does not look any more does not want it either.
         let _ = sender.send(owned);
     };
     spawn("taker", body).unwrap();

@@ -38,7 +38,7 @@ fn call(server: &Server, words: &[&[u8]]) -> Value {
 fn campaign(election: &Election) -> Receiver<Result<Leadership, Error>> {
     let (sender, receiver) = unbounded();
     let election = election.clone();
-    // Whoever does not look any more does not want it either.
+    // A test that does not look any more does not want it either.
     spawn("candidate", move || drop(sender.send(election.campaign()))).unwrap();
     receiver
 }

@@ -135,7 +135,7 @@ fn shut_down(client: LockClient) -> Receiver<()> {
     let (sender, receiver) = unbounded();
     let body = move || {
         client.shutdown(SOON).unwrap();
-        // Whoever waits for it may have failed.
+        // The thread that waits for it may have failed.
         let _ = sender.send(());
     };
     sync::spawn("shutdown", body).unwrap();

@@ -471,7 +471,7 @@ fn hold_that_was_left_to_a_waiter_is_lost_to_it_also_if_that_has_released_it() {
     assert!(loss.to_string().contains("nothing was heard of this one for"), "{loss}");
 }
 
-/// That the server's clock is ahead makes a lease end early there. Its owner has the key still, but so has whoever asks.
+/// That the server's clock is ahead makes a lease end early there. Its owner has the key still, but the next that asks gets it.
 #[test]
 fn check_makes_a_lease_as_long_as_its_holder_believes() {
     let held = Held::new();

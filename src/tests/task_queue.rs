@@ -60,7 +60,7 @@ fn a_lease_taken_again_has_one_entry_on_the_task_queue() {
         let (lock, sender) = (client.mutex_with("x", lingering()).unwrap(), sender.clone());
         let body = move || {
             (0..100).for_each(|_| drop(lock.lock().unwrap()));
-            // Whoever waits for it may have failed.
+            // The thread that waits for it may have failed.
             let _ = sender.send(());
         };
         sync::spawn("relocks", body).unwrap();

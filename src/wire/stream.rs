@@ -27,7 +27,7 @@ impl Stream {
         to: &Endpoint,
         connect: impl FnOnce() -> io::Result<Socket>,
     ) -> Result<Stream, RedisError> {
-        // No fall-back to plain text after a failed handshake: whoever can break that could then
+        // No fall-back to plain text after a failed handshake: an attacker who can break that could then
         // read the password, which is the first thing that is sent.
         #[cfg(feature = "tls")]
         if to.is_secure() {

@@ -123,7 +123,7 @@ fn a_slot_that_has_moved_is_followed() {
     guard.release().unwrap();
     let guard = other.mutex(&name).unwrap().try_lock().unwrap().expect("it is free");
     assert!(guard.fencing_token() > token);
-    // Whoever was told once knows the way.
+    // A client that was redirected once knows the way.
     assert_eq!(cluster.nodes()[0].error_count("MOVED"), before + 2);
 }
 
@@ -435,7 +435,7 @@ fn client_subscribes_at_every_master_and_at_the_names() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| clients[1].reentrant(&name).unwrap().lock().unwrap().release());
         until("it listens", || !where_heard().is_empty());
-        // Whoever looks every now and then has looked.
+        // Threads that look every now and then have looked.
         thread::sleep(ms(600));
         assert_eq!(where_heard(), [home]);
         let next = (home + 1) % 3;

@@ -162,7 +162,7 @@ fn evicted_lease_that_lingers_is_forgotten() {
     other.check().unwrap();
 }
 
-/// A message is a hint: whoever hears it asks, and believes what the server says.
+/// A message is a hint: a client that hears it asks, and believes the server's reply.
 #[test]
 fn false_eviction_message_costs_no_lock() {
     let server = server();

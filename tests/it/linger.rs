@@ -101,7 +101,7 @@ fn relocks_in_a_tight_loop_send_next_to_nothing() {
     assert!(last <= seconds * 1_000_000 + micros);
 }
 
-/// Rule 18: whoever queues ends it at once.
+/// Rule 18: a waiter in the queue ends it at once.
 #[test]
 fn waiter_of_another_process_ends_a_linger_at_once() {
     let server = server();

@@ -66,7 +66,7 @@ fn deletion_and_theft_are_reported_within_one_renewal() {
     }
 }
 
-/// Ends of all causes: whoever is told finds the guard invalid.
+/// Ends of all causes: the callback finds the guard invalid.
 #[test]
 fn hold_is_invalid_before_its_loss_is_reported() {
     let server = server();

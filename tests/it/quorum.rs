@@ -180,7 +180,7 @@ fn two_dead_or_silent_of_five_cost_one_timeout_at_most() {
         writeln!(std::io::stderr(), "two of five gone, dead: {dead}: {first:?}").unwrap();
         // A bare round takes far less than the slack.
         assert!(first < TIMEOUT + SLACK, "dead: {dead}: {first:?}");
-        // Whoever was silent is not waited for again.
+        // A server that was silent is not waited for again.
         let begin = Instant::now();
         for _ in 0..10 {
             lock.try_lock().unwrap().expect("three of five").release().unwrap();
@@ -863,7 +863,7 @@ fn key_of_another_type_on_a_majority_is_wrong_type() {
     assert!(!exists(&servers[2], "x"));
 }
 
-/// Whoever does not have it says so, in whatever way.
+/// A client that does not have it says so, in each way of asking.
 #[test]
 fn lock_gone_on_one_and_retyped_on_another_is_lost() {
     let servers = servers(3);

@@ -62,7 +62,7 @@ fn waiter_learns_of_a_release_long_before_its_heartbeat() {
     }
     let [notify, spin] = [medians[0], medians[1]];
     writeln!(std::io::stderr(), "release to grant: notify {notify:?}, spin {spin:?}").unwrap();
-    // Whoever is not told asks again after a second.
+    // A waiter that is not told asks again after a second.
     assert!(notify < ms(500), "notify {notify:?}, spin {spin:?}");
 }
 
@@ -105,7 +105,7 @@ fn dead_or_silent_server_does_not_stop_messages() {
         hand_over(&from, &to, || thread::sleep(ms(300)));
         let spans = (0..5).map(|_| hand_over(&from, &to, || thread::sleep(ms(400))));
         let took = median(spans.collect());
-        // Whoever is not told asks again after a second.
+        // A waiter that is not told asks again after a second.
         assert!(took < ms(500), "{dead} dead, {silent} silent: {took:?}");
         proxies.iter().for_each(Proxy::heal);
         // Both clients are connected to all again, as callers and as listeners.

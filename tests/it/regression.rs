@@ -174,7 +174,7 @@ fn redisson_2099_passing_waiters_delay_no_deadline() {
                 hasty.iter().all(|hasty| hasty.is_finished())
             });
             assert!(hasty.into_iter().all(|hasty| !hasty.join().unwrap()));
-            // A waiter counts as dead 3 s after it was last heard of, whoever else waits.
+            // A waiter counts as dead 3 s after it was last heard of, also where others wait.
             let deadline = latest().expect("the patient one waits") / 1e6;
             let (seconds, _): (f64, f64) = ask(&server, &["TIME"]);
             let away = deadline - seconds;

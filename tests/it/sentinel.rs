@@ -201,7 +201,7 @@ fn fail_over_counted_early_is_believed_at_its_end() {
     within(ms(3_000), "it is found again", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
 }
 
-/// A host that lost its power refuses nothing: whoever asks there waits for as long as it has time.
+/// A host that lost its power refuses nothing: a client that asks there waits for as long as it has time.
 #[test]
 fn silent_sentinel_is_not_waited_for_again() {
     let topology = Topology::start(1);

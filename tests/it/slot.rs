@@ -32,7 +32,7 @@ fn timed_wait_behind_a_thread_in_an_outage_is_an_error() {
     });
 }
 
-/// One attempt is bounded by the client's time-outs, whoever else is riding out what.
+/// One attempt is bounded by the client's time-outs, also while other threads ride out an outage.
 #[test]
 fn try_lock_behind_a_thread_in_an_outage_is_bounded() {
     let (_server, proxy) = behind_proxy();

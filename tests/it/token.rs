@@ -189,7 +189,7 @@ fn the_counter_outlives_a_lease_that_is_extended() {
     assert!(counter >= lease, "the counter ends in {counter} ms, the lease in {lease} ms");
 }
 
-/// Whoever hands over, and whoever forces it, has a shorter lease than the next.
+/// The client that hands over, and the one that forces it, have a shorter lease than the next.
 #[test]
 fn the_counter_outlives_a_lease_longer_than_the_givers() {
     let server = server();

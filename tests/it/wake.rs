@@ -294,7 +294,7 @@ fn grant_received_before_its_join_reply_is_kept() {
     thread::scope(|scope| {
         let first = wait_for(scope, &other);
         until("one waits", || waiting(&server, "x") == 1);
-        // "0", how long the holder's lease lasts, ...: the answer to whoever joins.
+        // "0", how long the holder's lease lasts, ...: the reply to a client that joins.
         let held = proxy.add(Fault::reply("*7\r\n:0\r\n", Action::Delay(ms(400))));
         let second = wait_for(scope, &lock);
         until("both wait", || waiting(&server, "x") == 2);

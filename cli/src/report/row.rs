@@ -21,7 +21,7 @@ pub(crate) struct Row {
     /// Whether anybody holds it: only then a missing `ttl` means that it has no end.
     pub(crate) is_held: bool,
     pub(crate) ttl: Option<Duration>,
-    /// Whether its lease is over, and the lock is free to whoever asks.
+    /// Whether its lease is over, and the lock is free to the next client that asks.
     pub(crate) is_overdue: bool,
     pub(crate) token: Option<u64>,
     pub(crate) waiting: Option<usize>,

@@ -7,7 +7,7 @@
 //! | shut | asks Redis for an entry of its own | open, with that entry |
 //!
 //! A writer that waits elsewhere may not be heard of, so the door is open only for a heartbeat after the sending of the
-//! last request whose reply counted nobody. Whoever is known to wait shuts it for good: those who are in leave
+//! last request whose reply counted nobody. A waiter that is known shuts it for good: those who are in leave
 //! in their time, and the next ones line up.
 
 use crate::base::time::Moment;

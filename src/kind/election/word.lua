@@ -20,7 +20,7 @@ local function said_in(term)
   return tonumber(number), value
 end
 
--- Writes a word, which lives as long as the fence: that was set for the lease of the leader, whoever wrote it.
+-- Writes a word, which lives as long as the fence: that was set for the lease of the leader.
 local function write(term, number, value, keep)
   local left = math.max(redis.call('PTTL', KEYS[2]), tonumber(keep)) -- somebody may have taken away its end
   return redis.pcall('SET', WORD, term .. ' ' .. number .. ' ' .. value, 'PX', left)

@@ -219,7 +219,7 @@ impl Model {
         let now = self.now;
         let Some(hold) = &mut self.holds[client][name] else { return Expected::Any };
         if hold.dispossessed.is_some() || valid != Some(true) {
-            // Whoever asks is told, if the worker was not.
+            // A caller that asks is told, if the worker was not.
             hold.valid_until = hold.valid_until.min(now);
             hold.dispossessed = hold.dispossessed.map(|_| 0);
             return Expected::Lost;
@@ -233,7 +233,7 @@ impl Model {
         Expected::Done
     }
 
-    /// The key is taken away, behind the back of whoever has it.
+    /// The key is taken away, behind the back of its holder.
     fn dispossess(&mut self, name: usize, key: Key) {
         if let Key::Of(client, _) = self.keys[name]
             && let Some(hold) = &mut self.holds[client][name]

@@ -74,7 +74,7 @@ impl Recorder {
         let end = |all: &mut Ends, number: u64| {
             let (begun, ended) = all.entry(number).or_default();
             *ended += 1;
-            // Whoever counts what is held must never count less than none.
+            // A gauge of what is held must never fall below zero.
             (*begun == 1 && *ended == 1).then_some(())
         };
         for event in self.all() {

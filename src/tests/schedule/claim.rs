@@ -98,7 +98,7 @@ fn two_clients() {
     let [one, other] = &processes;
     let got = Count::default();
     join([jobs.claimer(one, 2, &got), jobs.claimer(one, 1, &got), jobs.claimer(other, 2, &got)]);
-    // Whoever asks first gets some.
+    // The first to ask gets some.
     assert!(got.get() > 0);
     assert_at_once();
     jobs.are_free(other);

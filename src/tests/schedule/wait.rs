@@ -102,7 +102,7 @@ fn cancel_against_passing_on() {
     }));
     released(guard.release());
     join(threads);
-    // Whoever comes afterwards is not called off.
+    // A later caller is not called off.
     released(process.mutex().lock().expect("granted").release());
     assert_at_once();
     world.end([process]);

@@ -370,7 +370,7 @@ fn queue_key_of_another_type_does_not_block_the_lock() {
     ask::<()>(&server, &["SET", "{x}:queue", "not ours", "PX", "60000"]);
     let _ = guard.release();
     within(SLACK, "it is released", || !exists(&server, "x"));
-    // Nobody can wait in such a queue, so whoever finds the lock free may have it.
+    // Nobody can wait in such a queue, so the next that finds the lock free may have it.
     drop(lock.try_lock().unwrap().expect("free"));
     within(SLACK, "it is released again", || !exists(&server, "x"));
     let other = open(&server).mutex("x").unwrap();

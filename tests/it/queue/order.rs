@@ -365,7 +365,7 @@ fn tokens_grow_over_hand_overs_local_hand_offs_and_flushall() {
                         let guard = lock.lock().unwrap();
                         tokens.lock().unwrap().push(guard.fencing_token());
                         if thread == 0 && round % 10 == 5 {
-                            // While it is ours: whoever waits is not in, and begins anew.
+                            // While it is ours: each waiter is not in, and begins anew.
                             ask::<()>(server, &["DEL", "{x}:fence"]);
                             flushes.fetch_add(1, Ordering::SeqCst);
                         }

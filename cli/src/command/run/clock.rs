@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// No wait is longer, so that whoever waits looks at the clock now and then.
+/// No wait is longer, so that each waiting thread looks at the clock now and then.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A point in time that all processes of this machine agree on, in nanoseconds.

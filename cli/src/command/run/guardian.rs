@@ -108,7 +108,7 @@ pub(crate) fn run(
     if job.group.is_none() {
         setpgid(None, None)?;
     }
-    // The job alone has the standard streams: whoever reads its output sees the end when the job closes it.
+    // The job alone has the standard streams: the reader of its output sees the end when the job closes it.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

@@ -182,7 +182,7 @@ impl Wrapper {
                 message = said;
             }
             let ending = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // Only now: whoever should read it may hold it up for ever.
+            // Only now: its reader may hold it up for ever.
             if let Some(text) = message {
                 say(&text);
             }

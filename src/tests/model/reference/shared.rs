@@ -182,7 +182,7 @@ impl Shared {
         let Some(hold) = &mut self.holds[client] else { return Expected::Any };
         hold.access = hold.needs();
         if hold.dispossessed.is_some() || valid != Some(true) {
-            // Whoever asks is told, if the worker was not.
+            // A caller that asks is told, if the worker was not.
             hold.valid_until = hold.valid_until.min(now);
             hold.dispossessed = hold.dispossessed.map(|_| 0);
             return Expected::Lost;

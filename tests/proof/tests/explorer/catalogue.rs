@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | small | `cargo test`, and the search for planted bugs | 2 or 3 clients, few faults |
 //! | large | the long run, under a minute | more faults, more rounds, more clients |
-//! | deep | whoever has ten minutes and 4 GB | as large, with faults of two kinds together |
+//! | deep | a developer with ten minutes and 4 GB | as large, with faults of two kinds together |
 //!
 //! A tick is a heartbeat, and a command's time-out too; a lease lasts four, a claim three. The
 //! rules compare times with each other, so what matters is which is longer, not by how much.
