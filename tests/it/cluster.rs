@@ -275,6 +275,35 @@ fn hand_over_in_a_migrating_slot_is_whole_or_none() {
     });
 }
 
+/// The renewal of a lease that is over names the line, to which it yields, and such a node refuses a name that is not there.
+/// Nobody who waits can ask it either, so the renewal insists (rule 50).
+#[test]
+fn hold_comes_back_in_a_migrating_slot() {
+    let cluster = start(2, 0);
+    let client = builder(&cluster).command_timeout(ms(300)).build().unwrap();
+    let name = cluster.name_at(0, "x");
+    let (slot, source) = (cluster.slot(&name), &cluster.nodes()[0]);
+    let lease = Lease::renewed(ms(1_000)).recoverable_for(SOON * 6);
+    let lock = client.mutex_with(&name, LockOptions::new().lease(lease)).unwrap();
+    let guard = lock.lock().unwrap();
+    let token = guard.fencing_token();
+    cluster.open(slot, 0, 1);
+    let refused = || source.error_count("TRYAGAIN") > 0;
+    // A renewal that was on its way may still be in time there.
+    while !refused() {
+        source.pause();
+        until("its lease is over", || !guard.is_valid());
+        thread::sleep(ms(1_000));
+        source.resume();
+        until("a renewal has come", || refused() || guard.is_valid());
+    }
+    until("it is confirmed", || guard.is_valid());
+    assert_eq!(guard.fencing_token(), token);
+    assert_eq!(cluster.carry(slot, 0, 1, 100), 2, "the lock and its fence");
+    cluster.close(slot, 0, 1);
+    guard.release().unwrap();
+}
+
 /// Several clients want one lock while its slot goes round and round.
 fn moved_under_load(lock: impl Fn(&LockClient, &str) -> Result<Guard> + Sync) {
     const ROUNDS: usize = 9;

@@ -1325,6 +1325,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over",
     ),
     bug(
+        "tail-used-up-by-a-migration",
+        "rule 50",
+        "it::cluster::hold_comes_back_in_a_migrating_slot",
+    ),
+    bug(
         "renewal-without-the-tail",
         "rule 46",
         "leasehold::tests::tail::hold_comes_back_with_its_token_when_redis_does",
