@@ -419,8 +419,7 @@ pub struct LockOptions {
     pub(crate) release: Release,
     local_handoffs: Option<u32>,
     pub(crate) linger: Duration,
-    /// Whether a thread holds the lock once at most.
-    once_per_thread: bool,
+    pub(crate) once_per_thread: OncePerThread,
     pub(crate) max_waiters: Option<u32>,
     /// Set by the kind of lock, and by no user.
     pub(crate) share: Share,
@@ -428,6 +427,30 @@ pub struct LockOptions {
     pub(crate) max_clock_skew: Duration,
     min_replicas: Option<Durability>,
     min_fsyncs: Option<Durability>,
+}
+
+/// What each hold follows of the options of its handle. The rest belongs to the request, and the owner's value has it: this
+/// takes a fifth of the room of all options, and there is one for each lock that is held.
+#[derive(Debug)]
+pub(crate) struct HoldOptions {
+    pub(crate) linger: Duration,
+    pub(crate) most_handoffs: u32,
+    pub(crate) once_per_thread: OncePerThread,
+    /// Whether it renews its lease.
+    pub(crate) is_renewed: bool,
+    /// The copies that a lock must have before it counts. Usually there are none, and an empty list allocates nothing.
+    pub(crate) durabilities: Box<[Durability]>,
+}
+
+/// Whether a thread holds the lock once at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OncePerThread(bool);
+
+impl OncePerThread {
+    /// Whether a thread that holds the lock in this way must not take it again. Readers are inside together anyway.
+    pub(crate) fn forbids(self, access: Option<Access>) -> bool {
+        self.0 && access != Some(Access::Read)
+    }
 }
 
 impl LockOptions {
@@ -643,7 +666,7 @@ impl LockOptions {
     /// # }
     /// ```
     pub fn reentrant(mut self, reentrant: bool) -> LockOptions {
-        self.once_per_thread = !reentrant;
+        self.once_per_thread = OncePerThread(!reentrant);
         self
     }
 
@@ -771,6 +794,17 @@ impl LockOptions {
         [self.min_replicas, self.min_fsyncs].into_iter().flatten()
     }
 
+    /// Those that a hold follows.
+    pub(crate) fn of_hold(&self) -> HoldOptions {
+        HoldOptions {
+            linger: self.linger,
+            most_handoffs: self.most_handoffs(),
+            once_per_thread: self.once_per_thread,
+            is_renewed: self.is_renewed(),
+            durabilities: self.durabilities().collect(),
+        }
+    }
+
     /// Whether a hold renews its lease. Only then may a grant be shorter than the lease at first.
     pub(crate) fn is_renewed(&self) -> bool {
         self.lease.is_renewed() && self.max_renewals != Some(0)
@@ -799,11 +833,6 @@ impl LockOptions {
 
     pub(crate) fn most_handoffs(&self) -> u32 {
         self.local_handoffs.unwrap_or(16)
-    }
-
-    /// Whether a thread that holds the lock in this way must not take it again. Readers are inside together anyway.
-    pub(crate) fn is_once_per_thread(&self, access: Option<Access>) -> bool {
-        self.once_per_thread && access != Some(Access::Read)
     }
 
     /// Checks every field, before any I/O.

@@ -539,7 +539,7 @@ impl<'a> AcquireLoop<'a> {
             (mode != AcquireMode::Try).then(|| Place::InQueue(busy.ahead.saturating_add(1)));
         let standing = Standing { options: self.options, ahead: busy.ahead };
         let queued = (mode != AcquireMode::Try).then_some(standing);
-        let blocker = Blocker::Remote(busy.holder, self.context.now());
+        let blocker = Blocker::remote(busy.holder, self.context.now());
         let lingered = self.note_held_elsewhere(Some(blocker), queued);
         // Ended by every reply, also by the last; begun below only by a thread that goes on waiting.
         if busy.ttl.is_some() {

@@ -19,12 +19,18 @@ use crate::protocol::lock_kind::LockKind;
 pub(crate) enum Blocker {
     /// Another process, or a hold of this process that its slot does not know. Contains what Redis
     /// reported, and when it did.
-    Remote(ReportedHolder, Moment),
+    Remote(Arc<ReportedHolder>, Moment),
     /// A hold of this process, which began at `since`.
     Local { value: Arc<OwnerValue>, token: FencingToken, since: Moment, lease: Weak<Lease> },
 }
 
 impl Blocker {
+    /// The blocker that a reply reports, which was received at `seen`.
+    pub(crate) fn remote(reported: ReportedHolder, seen: Moment) -> Blocker {
+        // Shared by all that learn of it. And a slot has room for two blockers, where this would be most of its size.
+        Blocker::Remote(Arc::new(reported), seen)
+    }
+
     /// The blocker for a hold that a thread of this process got at `since`.
     pub(crate) fn local(hold: &Hold, since: Moment) -> Blocker {
         let (value, token) = (Arc::clone(&hold.lease.value), hold.token());

@@ -8,8 +8,8 @@ use crate::engine::holding::Holding;
 /// Waits until replicas and disks have a lease that was just granted, if its options ask for that.
 /// Releases it if too few have it.
 pub(super) fn confirm(holding: Holding) -> Result<Holding> {
-    let options = holding.hold.options;
-    let Some(error) = options.durabilities().find_map(|wanted| missing(&holding, wanted)) else {
+    let mut wanted = holding.hold.options.durabilities.iter().copied();
+    let Some(error) = wanted.find_map(|wanted| missing(&holding, wanted)) else {
         return Ok(holding);
     };
     // The caller must not hold a lock that a fail-over could lose. A lease that is over is a loss that
@@ -29,7 +29,7 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
 /// Waits until replicas and disks have what was written under a lease, if its options ask for that.
 pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
     // The wait is for a later write, and replicas and files apply all writes in order.
-    let mut wanted = holding.hold.options.durabilities();
+    let mut wanted = holding.hold.options.durabilities.iter().copied();
     let error = wanted.find_map(|wanted| {
         let error = missing(holding, wanted)?;
         // The write itself is done: only its copies are in doubt.

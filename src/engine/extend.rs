@@ -68,7 +68,7 @@ impl Holding {
             // comes may be ahead, and the validity is less than what was asked for. The skew of twice the time is
             // no less than that of the sum.
             let left = until.since(self.now());
-            let skew = self.hold.options.clock_skew(left * 2);
+            let skew = self.hold.lease.value.options.clock_skew(left * 2);
             let ttl = left + drift_allowance(left) * 2 + skew;
             let reply = self.lengthen(ttl).map_err(|error| {
                 if !error.is_config() {

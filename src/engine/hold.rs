@@ -12,7 +12,7 @@
 
 use crate::base::error::Error;
 use crate::base::loss::{Loss, LossCause};
-use crate::base::option::LockOptions;
+use crate::base::option::{HoldOptions, LockOptions};
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::base::token::FencingToken;
@@ -24,7 +24,8 @@ use crate::engine::owner_value::OwnerValue;
 enum HoldPhase {
     Live,
     Releasing,
-    Lost(Loss),
+    /// In a box: it is larger than all the other phases, and most holds are never lost.
+    Lost(Box<Loss>),
     Ended,
 }
 
@@ -33,7 +34,7 @@ enum HoldPhase {
 pub(crate) struct Hold {
     /// The lease of its owner's value. Other holds may share it, or have had it before.
     pub(crate) lease: Arc<Lease>,
-    pub(crate) options: LockOptions,
+    pub(crate) options: HoldOptions,
     token: FencingToken,
     /// When `max_hold` ends it.
     limit: Moment,
@@ -51,10 +52,10 @@ pub(crate) struct Hold {
 impl Hold {
     /// The first hold of a lease that was just granted.
     pub(crate) fn first(value: Arc<OwnerValue>, clock: Arc<dyn Clock>, grant: Grant) -> Arc<Hold> {
-        let options = value.options;
+        let options = &value.options;
         // The hold begins before the request was sent: Redis may have granted the lock at any moment since then.
         let limit = options.longest_hold().map_or(Moment::FAR, |span| grant.sent.after(span));
-        let token = FencingToken::new(grant.token);
+        let (options, token) = (options.of_hold(), FencingToken::new(grant.token));
         let lease = Lease::new(value, clock, grant);
         lease.join(limit);
         Hold::begin(lease, options, token, limit)
@@ -73,7 +74,7 @@ impl Hold {
         // `max_hold` counts from the start of each hold (rule 17).
         let limit = options.longest_hold().map_or(Moment::FAR, |span| now.after(span));
         lease.begin_hold(options, limit, now);
-        Some(Hold::begin(Arc::clone(lease), *options, token, limit))
+        Some(Hold::begin(Arc::clone(lease), options.of_hold(), token, limit))
     }
 
     /// A reader's hold with these options, beside those that the lease has; `None` if it cannot be shared.
@@ -94,12 +95,12 @@ impl Hold {
             lease.begin_hold(options, limit, now);
         }
         // The hold shares the token of the lease: the order of readers' tokens means nothing (rule 32).
-        Some(Hold::begin(Arc::clone(lease), *options, lease.token(), limit))
+        Some(Hold::begin(Arc::clone(lease), options.of_hold(), lease.token(), limit))
     }
 
     fn begin(
         lease: Arc<Lease>,
-        options: LockOptions,
+        options: HoldOptions,
         token: FencingToken,
         limit: Moment,
     ) -> Arc<Hold> {
@@ -228,14 +229,14 @@ impl Hold {
         // The flag is set before anybody learns of the loss: the callback of a loss may ask a guard, which must
         // find itself invalid.
         self.is_over.store(true, Ordering::SeqCst);
-        *phase = HoldPhase::Lost(loss.clone());
+        *phase = HoldPhase::Lost(Box::new(loss.clone()));
         loss
     }
 
     /// Why it was lost, if it was.
     pub(crate) fn loss(&self) -> Option<Loss> {
         match &*self.phase.lock() {
-            HoldPhase::Lost(loss) => Some(loss.clone()),
+            HoldPhase::Lost(loss) => Some(Loss::clone(loss)),
             _ => None,
         }
     }
@@ -282,7 +283,7 @@ impl Hold {
     pub(crate) fn observe(&self, number: u64) -> Option<Loss> {
         // Written under the phase: the end of the hold comes either before this, or after it and finds the number.
         match &*self.phase.lock() {
-            HoldPhase::Lost(loss) => Some(loss.clone()),
+            HoldPhase::Lost(loss) => Some(Loss::clone(loss)),
             _ => {
                 self.number.store(number, Ordering::SeqCst);
                 None
@@ -310,7 +311,7 @@ impl Hold {
                 self.hooks.add(hook);
                 return None;
             }
-            HoldPhase::Lost(loss) => Some(loss.clone()),
+            HoldPhase::Lost(loss) => Some(Loss::clone(loss)),
             HoldPhase::Ended => None,
         };
         // A callback that is returned to nobody is dropped below, and its destructor may need this hold.

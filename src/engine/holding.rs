@@ -73,7 +73,8 @@ impl Holding {
     pub(crate) fn waiters(&self) -> usize {
         // Waiters announce themselves by a message, which a client that does not listen misses. The
         // first call may thus return too few; the waiters repeat themselves with their heartbeats.
-        self.context().listen_for_waiters_of(self.slot.target(), &self.hold.options);
+        let options = &self.hold.lease.value.options;
+        self.context().listen_for_waiters_of(self.slot.target(), options);
         self.slot.waiters()
     }
 }

@@ -118,7 +118,8 @@ struct Guarded {
     returned_after: Option<(Duration, FencingToken)>,
     /// How many renewals have failed since the last that was confirmed, and why the last of them did.
     failures: u32,
-    failure: Option<Failure>,
+    /// In a box, as most leases never have one, and an error takes a lot of room.
+    failure: Option<Box<Failure>>,
 }
 
 #[derive(Debug)]
@@ -546,7 +547,7 @@ impl Lease {
         let mut guarded = self.guarded.lock();
         self.failing.store(true, Ordering::SeqCst);
         guarded.failures = guarded.failures.saturating_add(1);
-        guarded.failure = Some(failure);
+        guarded.failure = Some(Box::new(failure));
         guarded.failures
     }
 
@@ -557,7 +558,7 @@ impl Lease {
 
     /// Why the last renewal failed, if it did.
     pub(crate) fn last_failure(&self) -> Option<Failure> {
-        self.guarded.lock().failure.clone()
+        self.guarded.lock().failure.as_deref().cloned()
     }
 
     /// Notes that a message reported its eviction, or that the server's clock was set. Redis must be asked.

@@ -39,6 +39,8 @@ impl<S> SlotTable<S> {
             slots.swap_remove(index);
         }
         let slot = Arc::new(make(name));
+        // Most names have one kind. By itself the list would begin with room for four.
+        slots.reserve_exact(1);
         slots.push((kind, Arc::downgrade(&slot)));
         slot
     }

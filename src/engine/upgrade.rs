@@ -138,8 +138,8 @@ impl Upgrade<'_> {
     /// How long to pause until the next heartbeat.
     fn pause_for(&mut self, busy: Busy) -> Result<Duration> {
         let context = self.holding.context();
-        self.long_wait.blocker = Some(Blocker::Remote(busy.holder, context.now()));
-        if self.holding.hold.options.wait_kind() == WaitKind::Spin {
+        self.long_wait.blocker = Some(Blocker::remote(busy.holder, context.now()));
+        if self.holding.hold.lease.value.options.wait_kind() == WaitKind::Spin {
             return Ok(self.backoff.next());
         }
         if !context.listener.is_live() && self.time_left().is_some() {

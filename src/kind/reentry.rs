@@ -56,8 +56,8 @@ pub(super) fn reenter(
     }
     let (outer, held) = (&hold.holding().hold, hold.holding().hold.lease.access());
     // Both sections must allow it: either may be the one that must be alone in its thread.
-    if outer.options.is_once_per_thread(held) || options.is_once_per_thread(access) {
-        let why = match outer.options.is_once_per_thread(held) {
+    if outer.options.once_per_thread.forbids(held) || options.once_per_thread.forbids(access) {
+        let why = match outer.options.once_per_thread.forbids(held) {
             true => "that hold is not reentrant",
             false => "this handle is not reentrant",
         };

@@ -28,8 +28,8 @@ const SHORTEST_LINE: Duration = Duration::from_secs(6);
 pub(crate) struct Target {
     kind: &'static dyn LockKind,
     name: Name,
-    keys: Vec<Vec<u8>>,
-    channel: Option<Vec<u8>>,
+    keys: Box<[Vec<u8>]>,
+    channel: Option<Box<[u8]>>,
     is_in_cluster: bool,
 }
 
@@ -48,9 +48,9 @@ impl Target {
     }
 
     fn with_last(kind: &'static dyn LockKind, name: Name, last: Option<Word>) -> Arc<Target> {
-        let mut keys = keys(kind, &name);
-        keys.extend(last.map(|last| name.side_key(last)));
-        let channel = kind.channel(&name);
+        let last_key = last.map(|last| name.side_key(last));
+        let keys = keys(kind, &name).into_iter().chain(last_key).collect();
+        let channel = kind.channel(&name).map(Vec::into_boxed_slice);
         Arc::new(Target { kind, name, keys, channel, is_in_cluster: last.is_some() })
     }
 

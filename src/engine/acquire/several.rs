@@ -334,7 +334,7 @@ impl Try<'_> {
         let (acquired, sending) = self.reply.take()?;
         let next = match acquired.outcome {
             Ok(AcquireReply::Busy(busy)) => {
-                let blocker = Blocker::Remote(busy.holder, it.context.now());
+                let blocker = Blocker::remote(busy.holder, it.context.now());
                 drop(it.note_held_elsewhere(Some(blocker), None));
                 None
             }

@@ -112,8 +112,8 @@ impl Runner {
                     }
                 }
                 ScheduledTask::Remove(task) => _ = self.task_queue.release_in_background(due, task),
-                ScheduledTask::Notify(notifications) => {
-                    _ = self.task_queue.notify(due, notifications)
+                ScheduledTask::Notify(notification) => {
+                    _ = self.task_queue.notify(due, *notification)
                 }
             }
         }
@@ -217,7 +217,9 @@ impl Runner {
                 }
                 // The value has expired by itself, and no request for it can run any more.
                 ScheduledTask::Remove(task) => self.task_queue.release_done(task),
-                ScheduledTask::Notify(notification) => notifications.push(notification.clone()),
+                ScheduledTask::Notify(notification) => {
+                    notifications.push(Notification::clone(notification));
+                }
             }
         }
         // Taken off the list before they are passed on: a panic below would otherwise repeat callbacks
@@ -418,9 +420,9 @@ impl Runner {
         let due = now.after(LONGEST_RETRY);
         notifications
             .iter()
-            .map(|notifications| TimedTask {
+            .map(|notification| TimedTask {
                 due,
-                task: ScheduledTask::Notify(notifications.clone()),
+                task: ScheduledTask::Notify(Box::new(notification.clone())),
             })
             .collect()
     }

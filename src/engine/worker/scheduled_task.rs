@@ -39,8 +39,9 @@ pub(super) enum ScheduledTask {
     Announce(Weak<dyn WatchedSlot>),
     /// Remove an owner's value for a thread that could not do so, or need not.
     Remove(Arc<Removal>),
-    /// Call the user back.
-    Notify(Notification),
+    /// Call the user back. In a box: the queue has a task for each lock that is held, and a notification would make each of
+    /// them three times as large.
+    Notify(Box<Notification>),
 }
 
 /// A task with its due time.

@@ -268,7 +268,8 @@ impl TaskQueue {
                 .map(|(_, task)| ScheduledTask::Remove(task)),
         );
         in_progress.extend(
-            iter::from_fn(|| notifications.pop(now)).map(|(_, it)| ScheduledTask::Notify(it)),
+            iter::from_fn(|| notifications.pop(now))
+                .map(|(_, it)| ScheduledTask::Notify(Box::new(it))),
         );
     }
 

@@ -302,7 +302,7 @@ fn look_cut_short_by_a_panic_is_repeated() {
 fn lease_that_is_taken_over_and_over_keeps_its_timer() {
     let (clock, engine, mut runner) = on_a_standing_clock();
     let Holding { slot, hold } = granted(&engine, "x", SECOND * 30);
-    let options = hold.options.linger(SECOND / 5);
+    let options = hold.lease.value.options.linger(SECOND / 5);
     let value = OwnerValue::new(Arc::clone(slot.target()), *b"other", options);
     let grant = Grant::test(SECOND * 30, clock.now());
     let lease = Lease::new(value, Arc::clone(&engine.clock), grant);

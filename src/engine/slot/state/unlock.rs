@@ -115,9 +115,8 @@ impl SlotState {
             return false;
         }
         let held = step.now.since(entry.granted_at);
-        let options = &hold.options;
         // Only waiters in the queue send messages, and only a client that listens receives them.
-        let hears = options.wait_kind() == WaitKind::Queue && step.hears;
+        let hears = hold.lease.value.options.wait_kind() == WaitKind::Queue && step.hears;
         let is_wanted = entry.demand.wanted || !hears;
         // Not past those who wait elsewhere: with several holders their turn comes more often, and each lease
         // that is kept from them would cost them one.
@@ -130,26 +129,26 @@ impl SlotState {
             } else {
                 PASS_ON_WHILE_WANTED
             };
-            entry.passed < options.most_handoffs() && held < most
+            entry.passed < hold.options.most_handoffs && held < most
         } else {
-            options.most_handoffs() > 0 && held < PASS_ON_UNCONTENDED
+            hold.options.most_handoffs > 0 && held < PASS_ON_UNCONTENDED
         }
     }
 
     /// Until when the lease may linger, if it may.
     fn may_linger(&self, entry: &Entry, hold: &Hold, step: &Step) -> Option<Moment> {
-        let options = &hold.options;
+        let asked = &hold.lease.value.options;
         // Nobody renews a lease that lingers. With half of the rest to spare, the next thread gets a
         // lease that can still be renewed, and the release at the end of the linger finds its owner.
-        let linger = options.linger.min(hold.lease.leased_until().since(step.now) / 2);
+        let linger = hold.options.linger.min(hold.lease.leased_until().since(step.now) / 2);
         // A waiter elsewhere must be able to end the linger by a message. One that came before is in the
         // demand, which is why that is never reset (rule 18).
-        let revocable = options.wait_kind() == WaitKind::Queue && step.hears;
+        let revocable = asked.wait_kind() == WaitKind::Queue && step.hears;
         // The thread that locks again usually has the same options. Without renewals it could not use the
         // rest of a lease (rule 9), so a linger would only keep others waiting.
-        let useful = options.is_renewed() && hold.lease.may_last(step.now);
+        let useful = hold.options.is_renewed && hold.lease.may_last(step.now);
         // The entry of a reader lingers behind its door: a thread that takes it may have to ask.
-        let is_shut = options.access() == Some(Access::Read) && !self.door.is_of(entry.number);
+        let is_shut = asked.access() == Some(Access::Read) && !self.door.is_of(entry.number);
         let waits_here = self.has_waiters() || is_shut;
         let allowed = revocable && !waits_here && !entry.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))

@@ -32,6 +32,7 @@
 mod calm;
 mod count;
 mod gauge;
+mod kept;
 mod observer;
 mod operation;
 mod register;
