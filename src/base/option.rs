@@ -429,8 +429,38 @@ pub struct LockOptions {
     min_fsyncs: Option<Durability>,
 }
 
-/// What each hold follows of the options of its handle. The rest belongs to the request, and the owner's value has it: this
-/// takes a fifth of the room of all options, and there is one for each lock that is held.
+/// What a request for a lock asks for, of the options of a handle. The owner's value keeps it.
+///
+/// This and [`HoldOptions`] together take less room than all options, and there is one of each for each lock that is held.
+#[derive(Debug)]
+pub(crate) struct RequestOptions {
+    pub(crate) lease: Lease,
+    pub(crate) wait: WaitKind,
+    pub(crate) release: Release,
+    pub(crate) share: Share,
+    max_clock_skew: Duration,
+}
+
+impl RequestOptions {
+    /// The clock skew in force for a lease of this length.
+    pub(crate) fn clock_skew(&self, ttl: Duration) -> Duration {
+        // At most a share of the lease, or a short lease would end before it began. The share is that of
+        // the requested lease: a hand-over writes a shorter one at first, and a tenth of that would
+        // protect less than the lease promises.
+        self.max_clock_skew.min(self.lease.ttl.max(ttl) / MOST_SKEW)
+    }
+
+    /// Whether a handle with these options sends the same requests, so that a thread of it can take over an attempt or a
+    /// lease that was asked for like this.
+    pub(crate) fn requests_same_as(&self, other: &LockOptions) -> bool {
+        self.lease == other.lease
+            && self.wait == other.wait_kind()
+            && self.release == other.release
+            && self.share == other.share
+    }
+}
+
+/// What each hold follows of the options of the handle whose thread has it (rule 17). It is kept in the process.
 #[derive(Debug)]
 pub(crate) struct HoldOptions {
     pub(crate) linger: Duration,
@@ -774,14 +804,6 @@ impl LockOptions {
         LockOptions { max_clock_skew, ..self }
     }
 
-    /// The clock skew in force for a lease of this length.
-    pub(crate) fn clock_skew(&self, ttl: Duration) -> Duration {
-        // At most a share of the lease, or a short lease would end before it began. The share is that of
-        // the requested lease: a hand-over writes a shorter one at first, and a tenth of that would
-        // protect less than the lease promises.
-        self.max_clock_skew.min(self.lease.ttl.max(ttl) / MOST_SKEW)
-    }
-
     /// How a read-write lock is asked for.
     pub(crate) fn access(&self) -> Option<Access> {
         self.share.access()
@@ -792,6 +814,12 @@ impl LockOptions {
         // Memory before disks: a replica has a write in memory first, so that the second wait is
         // shorter.
         [self.min_replicas, self.min_fsyncs].into_iter().flatten()
+    }
+
+    /// Those that go into its requests.
+    pub(crate) fn of_request(&self) -> RequestOptions {
+        let LockOptions { lease, release, share, max_clock_skew, .. } = *self;
+        RequestOptions { lease, wait: self.wait_kind(), release, share, max_clock_skew }
     }
 
     /// Those that a hold follows.
@@ -808,17 +836,6 @@ impl LockOptions {
     /// Whether a hold renews its lease. Only then may a grant be shorter than the lease at first.
     pub(crate) fn is_renewed(&self) -> bool {
         self.lease.is_renewed() && self.max_renewals != Some(0)
-    }
-
-    /// Whether handles with these options and with the others send the same requests, so that a
-    /// thread of one can take over an attempt or a lease of the other.
-    pub(crate) fn requests_same_as(&self, other: &LockOptions) -> bool {
-        // `max_hold`, `max_renewals`, `linger`, `local_handoffs`, `reentrant` and `max_waiters` are
-        // missing on purpose: they are kept in the process, and each hold follows its own (rule 17).
-        self.lease == other.lease
-            && self.wait_kind() == other.wait_kind()
-            && self.release == other.release
-            && self.share == other.share
     }
 
     /// The way to wait. A handle fills in the default of its kind before it asks.
@@ -955,13 +972,15 @@ mod tests {
     #[test]
     fn skew_in_force_is_at_most_a_tenth_of_what_was_asked_for() {
         let ms = Duration::from_millis;
-        let options = |lease| LockOptions::new().lease(Lease::renewed(lease)).for_servers(ms(500));
+        let options = |lease| {
+            LockOptions::new().lease(Lease::renewed(lease)).for_servers(ms(500)).of_request()
+        };
         assert_eq!(options(ms(30_000)).clock_skew(ms(30_000)), ms(500));
         assert_eq!(options(ms(1_000)).clock_skew(ms(1_000)), ms(100));
         // A claim is shorter than its lease, an extension may be longer.
         assert_eq!(options(ms(30_000)).clock_skew(ms(3_500)), ms(500));
         assert_eq!(options(ms(1_000)).clock_skew(ms(3_000)), ms(300));
-        assert_eq!(LockOptions::new().clock_skew(ms(30_000)), Duration::ZERO);
+        assert_eq!(LockOptions::new().of_request().clock_skew(ms(30_000)), Duration::ZERO);
         check_skew(Duration::ZERO).and_then(|()| check_skew(LONGEST)).unwrap();
         let error = check_skew(Duration::MAX).unwrap_err();
         assert!(error.is_config() && error.to_string().contains("max_clock_skew"), "{error}");

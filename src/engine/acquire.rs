@@ -160,7 +160,7 @@ fn acquire_inner(
             long_wait.got_lease(&hold);
             if options.access() == Some(Access::Read) {
                 // From now on writers elsewhere should be able to report themselves.
-                slot.context().listen_for_waiters(options);
+                slot.context().listen_for_waiters(options.wait_kind());
             }
             Ok(Some(hold))
         }

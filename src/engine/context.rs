@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::error::Error;
-use crate::base::option::{LockOptions, WaitKind};
+use crate::base::option::{LockOptions, RequestOptions, WaitKind};
 use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::tag::hash_slot;
 use crate::base::time::{Clock, Moment};
@@ -135,28 +135,28 @@ impl Context {
         // A request to let go comes as a message, and a waiter elsewhere ends a linger by one (rule 18).
         // Other holders do not need the connection, and a client without waiters has none.
         if self.wants_release_requests || !options.linger.is_zero() {
-            self.listen_for_waiters(options);
+            self.listen_for_waiters(options.wait_kind());
         }
     }
 
-    /// Starts to listen, if waiters of a lock with these options send messages.
-    pub(crate) fn listen_for_waiters(&self, options: &LockOptions) {
+    /// Starts to listen, if waiters that wait like this send messages.
+    pub(crate) fn listen_for_waiters(&self, wait: WaitKind) {
         // The flag is looked at first: this runs after each grant, and `start` takes the lock of the
         // listener.
-        if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
+        if wait == WaitKind::Queue && !self.listener.is_live() {
             self.listener.start();
         }
     }
 
     /// The same for a hold of this lock, whose client may wait for none.
-    pub(crate) fn listen_for_waiters_of(&self, target: &Target, options: &LockOptions) {
-        if options.wait_kind() == WaitKind::Queue && !self.listener.is_live() {
+    pub(crate) fn listen_for_waiters_of(&self, target: &Target, wait: WaitKind) {
+        if wait == WaitKind::Queue && !self.listener.is_live() {
             self.listener.start_at(hash_slot(target.key()));
         }
     }
 
     /// The lease that a hand-over writes for a waiter of ours, which has yet to learn of it (rules 7, 8).
-    pub(crate) fn claim_window(&self, options: &LockOptions) -> Duration {
+    pub(crate) fn claim_window(&self, options: &RequestOptions) -> Duration {
         // A grant whose message is lost reaches the waiter as the reply to a heartbeat. The window
         // outlasts a heartbeat that fails and the whole time-out of the next one; a shorter one could end
         // before the waiter knows that it is the owner. The validity is shorter by the most that the servers' clocks

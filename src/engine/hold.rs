@@ -50,15 +50,20 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The first hold of a lease that was just granted.
-    pub(crate) fn first(value: Arc<OwnerValue>, clock: Arc<dyn Clock>, grant: Grant) -> Arc<Hold> {
-        let options = &value.options;
+    /// The first hold of a lease that was just granted, with these options: the thread that asked for it under this value may
+    /// have been another, with other limits.
+    pub(crate) fn first(
+        value: Arc<OwnerValue>,
+        clock: Arc<dyn Clock>,
+        grant: Grant,
+        options: &LockOptions,
+    ) -> Arc<Hold> {
         // The hold begins before the request was sent: Redis may have granted the lock at any moment since then.
         let limit = options.longest_hold().map_or(Moment::FAR, |span| grant.sent.after(span));
-        let (options, token) = (options.of_hold(), FencingToken::new(grant.token));
-        let lease = Lease::new(value, clock, grant);
+        let token = FencingToken::new(grant.token);
+        let lease = Lease::new(value, clock, grant, options);
         lease.join(limit);
-        Hold::begin(lease, options, token, limit)
+        Hold::begin(lease, options.of_hold(), token, limit)
     }
 
     /// The next hold of a lease that no other thread has any more, with these options; `None` if it cannot be passed on.
@@ -84,7 +89,7 @@ impl Hold {
         now: Moment,
     ) -> Option<Arc<Hold>> {
         // Each hold would count its renewals for itself, and there is one renewal for all.
-        let counts = options.max_renewals.or(lease.value.options.max_renewals).is_some();
+        let counts = options.max_renewals.is_some() || lease.counts_renewals();
         if counts || !lease.value.options.requests_same_as(options) || !lease.may_be_shared(now) {
             return None;
         }

@@ -73,8 +73,8 @@ impl Holding {
     pub(crate) fn waiters(&self) -> usize {
         // Waiters announce themselves by a message, which a client that does not listen misses. The
         // first call may thus return too few; the waiters repeat themselves with their heartbeats.
-        let options = &self.hold.lease.value.options;
-        self.context().listen_for_waiters_of(self.slot.target(), options);
+        let wait = self.hold.lease.value.options.wait;
+        self.context().listen_for_waiters_of(self.slot.target(), wait);
         self.slot.waiters()
     }
 }

@@ -94,6 +94,8 @@ pub(crate) struct Lease {
     commands: AtomicU32,
     /// How many requests of the worker are under way. They concern the lease and no hold.
     renewals_under_way: AtomicU32,
+    /// For how long it lingers after its first hold, whose options likely are those of the next.
+    linger: Duration,
     /// How many renewals the present hold allows; `u32::MAX` if there is no limit.
     most_renewals: AtomicU32,
     pub(crate) count: ReentryCount,
@@ -129,9 +131,14 @@ enum LeaseEnd {
 }
 
 impl Lease {
-    pub(crate) fn new(value: Arc<OwnerValue>, clock: Arc<dyn Clock>, grant: Grant) -> Arc<Lease> {
-        let options = &value.options;
-        let until = validity(grant.sent, grant.ttl, options);
+    /// The lease of an owner's value, whose first hold has these options.
+    pub(crate) fn new(
+        value: Arc<OwnerValue>,
+        clock: Arc<dyn Clock>,
+        grant: Grant,
+        options: &LockOptions,
+    ) -> Arc<Lease> {
+        let until = validity(grant.sent, grant.ttl, &value.options);
         let most = options.max_renewals.unwrap_or(u32::MAX);
         let lease = Lease {
             guarded: Mutex::default(),
@@ -154,6 +161,7 @@ impl Lease {
             renewals_under_way: AtomicU32::new(0),
             most_renewals: AtomicU32::new(most),
             count: ReentryCount::new(),
+            linger: options.linger,
             changes: Changes::new(options.share.access()),
             upgraded: AtomicU64::new(0),
             last_token: AtomicU64::new(grant.token),
@@ -454,7 +462,7 @@ impl Lease {
     }
 
     /// Whether its holds count their renewals.
-    fn counts_renewals(&self) -> bool {
+    pub(crate) fn counts_renewals(&self) -> bool {
         self.most_renewals.load(Ordering::SeqCst) != u32::MAX
     }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::option::LockOptions;
+use crate::base::option::{LockOptions, RequestOptions};
 use crate::base::sync::Arc;
 use crate::base::time::{AtomicMoment, Moment};
 use crate::protocol::target::Target;
@@ -16,8 +16,7 @@ pub(crate) struct OwnerValue {
     pub(crate) target: Arc<Target>,
     /// The value as Redis has it.
     pub(crate) bytes: Box<[u8]>,
-    /// The options of its requests. A hold may have other limits of its own.
-    pub(crate) options: LockOptions,
+    pub(crate) options: RequestOptions,
     settled: AtomicMoment,
 }
 
@@ -28,7 +27,7 @@ impl OwnerValue {
         options: LockOptions,
     ) -> Arc<OwnerValue> {
         let settled = AtomicMoment::new(Moment::PAST);
-        Arc::new(OwnerValue { target, bytes: bytes.into(), options, settled })
+        Arc::new(OwnerValue { target, bytes: bytes.into(), options: options.of_request(), settled })
     }
 
     /// The time to live that its requests ask for: that of the lease, and of the tail (rule 46).

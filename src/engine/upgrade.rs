@@ -139,7 +139,7 @@ impl Upgrade<'_> {
     fn pause_for(&mut self, busy: Busy) -> Result<Duration> {
         let context = self.holding.context();
         self.long_wait.blocker = Some(Blocker::remote(busy.holder, context.now()));
-        if self.holding.hold.lease.value.options.wait_kind() == WaitKind::Spin {
+        if self.holding.hold.lease.value.options.wait == WaitKind::Spin {
             return Ok(self.backoff.next());
         }
         if !context.listener.is_live() && self.time_left().is_some() {

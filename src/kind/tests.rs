@@ -52,8 +52,9 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 fn keys(name: &Name) -> Vec<Vec<u8>> {
     let targets = kinds().map(|kind| Target::in_cluster(kind, name.clone()));
     let keys = |target: Arc<Target>| {
-        let channel = target.channel().map(<[u8]>::to_vec);
-        target.keys().iter().filter(|key| Some(*key) != channel.as_ref()).cloned().collect()
+        let channel = target.channel();
+        let keys = target.keys().iter().filter(|key| Some(&***key) != channel);
+        keys.map(|key| key.to_vec()).collect()
     };
     targets.flat_map(|target| -> Vec<Vec<u8>> { keys(target) }).collect()
 }

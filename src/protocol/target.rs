@@ -28,7 +28,7 @@ const SHORTEST_LINE: Duration = Duration::from_secs(6);
 pub(crate) struct Target {
     kind: &'static dyn LockKind,
     name: Name,
-    keys: Box<[Vec<u8>]>,
+    keys: Box<[Box<[u8]>]>,
     channel: Option<Box<[u8]>>,
     is_in_cluster: bool,
 }
@@ -49,7 +49,8 @@ impl Target {
 
     fn with_last(kind: &'static dyn LockKind, name: Name, last: Option<Word>) -> Arc<Target> {
         let last_key = last.map(|last| name.side_key(last));
-        let keys = keys(kind, &name).into_iter().chain(last_key).collect();
+        let keys =
+            keys(kind, &name).into_iter().chain(last_key).map(Vec::into_boxed_slice).collect();
         let channel = kind.channel(&name).map(Vec::into_boxed_slice);
         Arc::new(Target { kind, name, keys, channel, is_in_cluster: last.is_some() })
     }
@@ -64,12 +65,12 @@ impl Target {
 
     /// All keys of the lock.
     #[cfg(test)]
-    pub(crate) fn keys(&self) -> &[Vec<u8>] {
+    pub(crate) fn keys(&self) -> &[Box<[u8]>] {
         &self.keys
     }
 
     /// The keys that exist for as long as the lock is held: its own, its fence, and those of its kind.
-    pub(crate) fn lease_keys(&self) -> &[Vec<u8>] {
+    pub(crate) fn lease_keys(&self) -> &[Box<[u8]>] {
         // Without the key that never exists. A renewal would meet `TRYAGAIN` for as long as its
         // slot is being moved, which may take longer than a lease lasts.
         self.keys.get(..self.kind.lease_keys()).unwrap_or(&self.keys)
@@ -223,7 +224,7 @@ impl Target {
             View::Waiters | View::Found => {
                 let word: &[u8] = if view == View::Found { b"found" } else { b"inspect" };
                 let mut keys = self.lease_keys().to_vec();
-                keys.extend(self.kind.waiters_key(&self.name));
+                keys.extend(self.kind.waiters_key(&self.name).map(Vec::into_boxed_slice));
                 inspect.call(&keys, [Number(MOST_WAITERS), Bytes(word)])
             }
         }

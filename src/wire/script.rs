@@ -12,6 +12,9 @@ pub(crate) struct Script {
     digest: StaticCell<String>,
 }
 
+/// For a script without keys.
+pub(crate) const NO_KEYS: &[&[u8]] = &[];
+
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Script {
         Script { source, digest: StaticCell::new() }
@@ -24,7 +27,7 @@ impl Script {
     /// The command that runs the script by its digest.
     pub(crate) fn call<'a>(
         &'static self,
-        keys: &[Vec<u8>],
+        keys: &[impl AsRef<[u8]>],
         arguments: impl IntoIterator<Item = Argument<'a>>,
     ) -> Call {
         // By `EVALSHA`: the source is some kilobytes, which each call would have to send. A caller
@@ -36,7 +39,7 @@ impl Script {
         packer.push(b"EVALSHA");
         packer.push(self.digest().as_bytes());
         packer.push_number(keys.len() as u64);
-        keys.iter().for_each(|key| packer.push(key));
+        keys.iter().for_each(|key| packer.push(key.as_ref()));
         for argument in arguments {
             match argument {
                 Argument::Bytes(bytes) => packer.push(bytes),
@@ -52,7 +55,7 @@ static PROBE: Script = Script::new("return redis.call('TIME')");
 
 /// The command that shows whether a server serves this user.
 pub(crate) fn probe() -> Call {
-    PROBE.call(&[], [])
+    PROBE.call(NO_KEYS, [])
 }
 
 /// An argument of a script.

@@ -10,7 +10,7 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
-use crate::wire::script::{Call, Script};
+use crate::wire::script::{Call, NO_KEYS, Script};
 
 /// The first major version of Redis that is new enough. Every version of Valkey has a higher one.
 const OLDEST: u32 = 7;
@@ -22,7 +22,7 @@ static CAPABILITY: Script = Script::new(include_str!("server_version.lua"));
 
 /// The call of that script with its source, because the server need not keep a script that is run once.
 pub(super) fn capability() -> Call {
-    let call = CAPABILITY.call(&[], []);
+    let call = CAPABILITY.call(NO_KEYS, []);
     call.with_source().unwrap_or(call)
 }
 

@@ -25,7 +25,7 @@ impl Attempt {
         let hands_over = options.wait_kind() == WaitKind::Queue;
         // A claim is never longer than the lease that was asked for, or a holder that dies keeps others
         // out for longer than its lease says (rule 7).
-        let lease = options.lease.ttl().min(context.claim_window(options));
+        let lease = options.lease.ttl().min(context.claim_window(&options.of_request()));
         let window = Window { lease, tail: options.lease.tail() };
         let identity = context.protocol.identity();
         let owner = slot.target().kind().owner(identity, number, window, hands_over, options.share);

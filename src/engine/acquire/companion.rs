@@ -1,5 +1,6 @@
 //! Requests of threads that wait behind the acquirer, and travel with its own.
 
+use crate::base::option::LockOptions;
 use crate::base::sync::Arc;
 use crate::engine::acquire::grant::exceeded_limit;
 use crate::engine::acquire::{AcquireLoop, Sending};
@@ -27,9 +28,9 @@ impl AcquireLoop<'_> {
             let ask = |it: &dyn Protocol| it.acquire(target, &request, sending.deadline);
             return self.context.exchange(ask);
         }
-        let attempt = |(number, options)| (number, Attempt::new(self.slot, &options, number));
-        let attempts: Vec<(u64, Attempt)> = companions.into_iter().map(attempt).collect();
-        let along = attempts.iter().map(|(_, attempt)| AcquireRequest {
+        let attempt = |&(number, options): &_| Attempt::new(self.slot, &options, number);
+        let attempts: Vec<Attempt> = companions.iter().map(attempt).collect();
+        let along = attempts.iter().map(|attempt| AcquireRequest {
             owner: &attempt.value.bytes,
             mode: AcquireMode::Try,
             ..self.request(sending)
@@ -40,8 +41,8 @@ impl AcquireLoop<'_> {
         let mut outcomes = outcomes.into_iter();
         let own = outcomes.next();
         // Before this thread's own outcome: with that the next of them acquires.
-        for ((number, attempt), acquired) in attempts.iter().zip(outcomes) {
-            self.note_companion(*number, attempt, acquired, sending);
+        for ((companion, attempt), acquired) in companions.iter().zip(&attempts).zip(outcomes) {
+            self.note_companion(companion, attempt, acquired, sending);
         }
         let is_silent = own.as_ref().is_none_or(|acquired| acquired.outcome.is_err());
         self.slot.end_along(is_silent);
@@ -51,13 +52,13 @@ impl AcquireLoop<'_> {
     /// Gives a companion its hold, or removes from Redis what may be left of its attempt.
     fn note_companion(
         &self,
-        number: u64,
+        companion: &(u64, LockOptions),
         attempt: &Attempt,
         acquired: AcquireOutcome,
         sending: &Sending,
     ) {
         let remains = match acquired.outcome {
-            Ok(AcquireReply::Granted(granted)) => !self.serve(number, attempt, granted),
+            Ok(AcquireReply::Granted(granted)) => !self.serve(companion, attempt, granted),
             // It did nothing. Its thread goes on waiting, or learns from this thread's reply.
             Ok(_) => false,
             Err(failure) => {
@@ -74,15 +75,19 @@ impl AcquireLoop<'_> {
     }
 
     /// Returns whether its thread has the hold.
-    fn serve(&self, number: u64, attempt: &Attempt, granted: Granted) -> bool {
+    fn serve(
+        &self,
+        (number, options): &(u64, LockOptions),
+        attempt: &Attempt,
+        granted: Granted,
+    ) -> bool {
         let Granted { token, ttl, sent, micros, received, waiters, permits } = granted;
-        let options = &attempt.value.options;
         if exceeded_limit(options, sent, ttl, self.context.now()).is_some() {
             return false;
         }
         let grant = Grant { token, ttl, sent, server_time: (micros, received), permits };
         let clock = Arc::clone(&self.context.clock);
-        let hold = Hold::first(Arc::clone(&attempt.value), clock, grant);
-        self.slot.granted_along(&hold, number, waiters)
+        let hold = Hold::first(Arc::clone(&attempt.value), clock, grant, options);
+        self.slot.granted_along(&hold, *number, waiters)
     }
 }

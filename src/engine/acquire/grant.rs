@@ -33,7 +33,7 @@ impl AcquireLoop<'_> {
         }
         let grant = Grant { token, ttl, sent, server_time: (micros, received), permits };
         let (value, clock) = (Arc::clone(&self.attempt.value), Arc::clone(&self.context.clock));
-        let hold = Hold::first(value, clock, grant);
+        let hold = Hold::first(value, clock, grant, self.options);
         // Until this `drop` would remove from Redis what is a lease now.
         self.is_held = self.slot.granted(&hold, waiters);
         if self.is_held {
@@ -125,7 +125,7 @@ pub(super) fn exceeded_limit(
     ttl: Duration,
     now: Moment,
 ) -> Option<(&'static str, Duration)> {
-    if validity(sent, ttl, options) <= now {
+    if validity(sent, ttl, &options.of_request()) <= now {
         return Some(("lease", ttl));
     }
     let most = options.longest_hold().filter(|&most| sent.after(most) <= now)?;

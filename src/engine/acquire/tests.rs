@@ -1,4 +1,4 @@
-//! The end of an acquirer that panics.
+//! The end of an acquirer that panics, and one that goes on with the attempt of another thread.
 
 use std::time::Duration;
 
@@ -64,4 +64,26 @@ fn lease_passed_to_an_acquirer_that_panics_is_released() {
         return;
     }
     panic!("it is never passed on");
+}
+
+/// That thread's time was over, and its handle had other options.
+#[test]
+fn hold_of_an_attempt_taken_over_follows_the_options_of_its_own_handle() {
+    let here = slot(&MemoryServer::new(Arc::new(BootClock)));
+    let of_the_other = LockOptions::new().for_share(Share::Permits { count: 1, limit: 1 });
+    let own = of_the_other.reentrant(false).max_hold(SECOND * 60).max_renewals(5);
+    let own = own.local_handoffs(3).min_replicas(1, SECOND);
+    let mut long_wait = begin_wait(&here, &own);
+    let Admission::Acquire { number, .. } = here.enter(&own, ALWAYS, &mut long_wait) else {
+        panic!("it has not to wait in the slot");
+    };
+    let times = (ALWAYS, last_deadline(here.context(), ALWAYS));
+    let attempt = Attempt::new(&here, &of_the_other, number);
+    let acquirer = AcquireLoop::new(&here, &own, times, &mut long_wait, attempt);
+    let hold = acquirer.start(None).unwrap().expect("the permit is free");
+    assert!(hold.options.once_per_thread.forbids(None));
+    assert_eq!(hold.limit(), hold.lease.grant.sent.after(SECOND * 60));
+    assert!(hold.lease.counts_renewals());
+    assert_eq!(hold.options.most_handoffs, 3);
+    assert_eq!(hold.options.durabilities.len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::base::option::LockOptions;
+use crate::base::option::RequestOptions;
 use crate::base::share::PermitNumbers;
 use crate::base::time::{Clock, Moment, drift_allowance};
 
@@ -28,7 +28,7 @@ pub(crate) struct Grant {
 }
 
 /// Until when a holder with these options may rely on a time to live that was requested at `sent`.
-pub(crate) fn validity(sent: Moment, ttl: Duration, options: &LockOptions) -> Moment {
+pub(crate) fn validity(sent: Moment, ttl: Duration, options: &RequestOptions) -> Moment {
     // Counted from before the sending: the server may have begun to count at any moment after that, and
     // can only end the lease later. The allowance covers a server's clock that runs faster than this one.
     // Another server, to which the lock comes by a fail-over or with its slot, ends the lease at the same
@@ -37,7 +37,7 @@ pub(crate) fn validity(sent: Moment, ttl: Duration, options: &LockOptions) -> Mo
 }
 
 /// By how much the validity is less than the lease. A tail is not made shorter (rule 53).
-pub(super) fn margin(ttl: Duration, options: &LockOptions) -> Duration {
+pub(super) fn margin(ttl: Duration, options: &RequestOptions) -> Duration {
     drift_allowance(ttl) + options.clock_skew(ttl)
 }
 

@@ -44,7 +44,7 @@ impl Bench {
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);
         let as_clock = Arc::clone(&clock);
-        let hold = Hold::first(value, as_clock, Grant::test(CLAIM, begin));
+        let hold = Hold::first(value, as_clock, Grant::test(CLAIM, begin), &options);
         Bench { clock, begin, slot, lease: Arc::clone(&hold.lease), hold }
     }
 
@@ -70,7 +70,7 @@ fn renewal_confirmed_during_a_hand_off_is_for_the_next_hold() {
         Hold::next(&bench.lease, &renewed(), bench.clock.now()).expect("it may be passed on");
     drop(under_way);
     bench.lease.renewed(sent);
-    assert_eq!(next.valid_until(), validity(sent, LEASE, &renewed()));
+    assert_eq!(next.valid_until(), validity(sent, LEASE, &renewed().of_request()));
     assert!(bench.lease.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
     assert_eq!(bench.hold.valid_until(), Moment::PAST, "the hold before is over");
 }
@@ -201,7 +201,7 @@ fn renewal_confirmed_in_time_changes_all_of_the_lease() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     bench.lease.renewed(sent);
-    assert_eq!(bench.hold.valid_until(), validity(sent, LEASE, &renewed()));
+    assert_eq!(bench.hold.valid_until(), validity(sent, LEASE, &renewed().of_request()));
     assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
     assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
 }

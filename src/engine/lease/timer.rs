@@ -89,7 +89,7 @@ impl Lease {
         if was_retaken && next != Moment::FAR {
             // A linger that begins after this ends no earlier. Without a look by then each thread that takes the lease over
             // and over would ask for one, and all such threads would wait for the lock of the task queue.
-            let soon = now.after(self.value.options.linger);
+            let soon = now.after(self.linger);
             next = match self.is_held() {
                 true => self.shared_turn(next.min(soon).min(self.refresh_after(now)), now),
                 // A thread will likely have taken it once more. If none has, it lingers a little longer.
@@ -114,7 +114,7 @@ impl Lease {
 
     /// The time between two shared turns.
     fn tick(&self) -> Duration {
-        (self.value.options.linger / TURNS_PER_LINGER).min(LONGEST_TICK)
+        (self.linger / TURNS_PER_LINGER).min(LONGEST_TICK)
     }
 
     /// The first of its moments that is later than `now`, without the count; [`Moment::FAR`] if it is over.

@@ -372,7 +372,7 @@ impl Slot {
         if unlocked == Unlocked::ToThread {
             // From now on waiters elsewhere should be able to report themselves. Without a listener they
             // count as present, and passing on stays short.
-            self.context.listen_for_waiters(&hold.lease.value.options);
+            self.context.listen_for_waiters(hold.lease.value.options.wait);
         }
         unlocked
     }

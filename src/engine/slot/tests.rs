@@ -88,7 +88,7 @@ fn granted_of(
     let now = clock.now();
     let grant = Grant { token, server_time: (micros, now), ..Grant::test(SECOND * 30, now) };
     let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);
-    let hold = Hold::first(value, as_clock(), grant);
+    let hold = Hold::first(value, as_clock(), grant, &options);
     (clock, slot, hold)
 }
 
@@ -127,15 +127,12 @@ fn a_clock_that_stands_still_is_not_waited_for() {
 #[test]
 fn slot_is_not_locked_while_its_thread_waits_for_a_token() {
     let (clock, slot, hold) = granted(0, 1_000, 1_000);
-    let Admission::Acquire { .. } = enter(&slot, &hold.lease.value.options) else {
+    let Admission::Acquire { .. } = enter(&slot, &LockOptions::new()) else {
         panic!("somebody has it")
     };
     slot.granted(&hold, 0);
-    let next = EnterRequest {
-        options: hold.lease.value.options,
-        wait_limit: WaitLimit::FOR_EVER,
-        number: 8,
-    };
+    let next =
+        EnterRequest { options: LockOptions::new(), wait_limit: WaitLimit::FOR_EVER, number: 8 };
     let entered = slot.state.lock().enter(next, &mut slot.begin_step());
     assert!(matches!(entered, EnterOutcome::Wait(_)), "{entered:?}");
     clock.of_locked.lock().0 = Arc::downgrade(&slot);
@@ -150,7 +147,7 @@ fn slot_is_not_locked_while_its_thread_waits_for_a_token() {
 fn eviction_message_before_its_grant_makes_the_lease_doubted() {
     let (clock, slot, hold) = granted(50, 1_000, 1_000);
     let admission = slot.enter(
-        &hold.lease.value.options,
+        &LockOptions::new(),
         WaitLimit::Until(Moment::FAR),
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
@@ -165,7 +162,7 @@ fn eviction_message_before_its_grant_makes_the_lease_doubted() {
 #[test]
 fn clock_that_was_set_makes_leases_doubted() {
     let (clock, slot, hold) = granted(50, 1_000, 1_000);
-    let Admission::Acquire { .. } = enter(&slot, &hold.lease.value.options) else {
+    let Admission::Acquire { .. } = enter(&slot, &LockOptions::new()) else {
         panic!("somebody has it")
     };
     slot.granted(&hold, 0);
@@ -181,7 +178,7 @@ fn clock_that_was_set_makes_leases_doubted() {
 #[test]
 fn clock_that_was_set_during_a_request_makes_its_lease_doubted() {
     let (_clock, slot, hold) = granted(50, 1_000, 1_000);
-    let Admission::Acquire { .. } = enter(&slot, &hold.lease.value.options) else {
+    let Admission::Acquire { .. } = enter(&slot, &LockOptions::new()) else {
         panic!("somebody has it")
     };
     slot.on_clock_fault();
@@ -195,7 +192,7 @@ fn slot_that_is_locked_keeps_the_worker_for_no_longer_than_it_waits() {
     let (clock, slot, hold) = granted(50, 1_000, 1_000);
     let always = WaitLimit::Until(Moment::FAR);
     let long_wait = &mut LongWait::begin(slot.shared_context(), slot.target(), None);
-    slot.enter(&hold.lease.value.options, always, long_wait);
+    slot.enter(&LockOptions::new(), always, long_wait);
     slot.granted(&hold, 0);
     assert!(hold.lease.lose(LossCause::Taken, clock.now()));
     let locked = slot.state.lock();
@@ -213,7 +210,7 @@ fn wait_that_ends_as_the_client_closes_is_counted_once() {
     let (_clock, slot, hold) = granted(50, 1_000, 1_000);
     let always = WaitLimit::Until(Moment::FAR);
     slot.enter(
-        &hold.lease.value.options,
+        &LockOptions::new(),
         always,
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
@@ -227,7 +224,7 @@ fn wait_that_ends_as_the_client_closes_is_counted_once() {
 fn eviction_of_another_attempt_is_ignored() {
     let (clock, slot, hold) = granted(50, 1_000, 1_000);
     slot.enter(
-        &hold.lease.value.options,
+        &LockOptions::new(),
         WaitLimit::Until(Moment::FAR),
         &mut LongWait::begin(slot.shared_context(), slot.target(), None),
     );
@@ -316,7 +313,9 @@ fn entry_that_is_being_given_back_is_not_shared() {
     let (_clock, slot, [first, second]) = two_readers();
     assert!(first.begin_release().is_some() && second.begin_release().is_some());
     assert!(slot.leave_entry(&first));
-    let Admission::Acquire { .. } = enter(&slot, &first.lease.value.options) else {
+    let Admission::Acquire { .. } =
+        enter(&slot, &LockOptions::new().for_share(Share::Access(Access::Read)))
+    else {
         panic!("it shares it")
     };
     assert!(!slot.leave_entry(&second), "the last one gives it back");
@@ -340,7 +339,9 @@ fn loss_of_an_entry_ends_each_reader() {
     let (clock, slot, [first, second]) = two_readers();
     assert!(first.lease.lose(LossCause::Deleted, clock.now()));
     assert!(!first.is_valid_at(clock.now()) && !second.is_valid_at(clock.now()));
-    let Admission::Acquire { .. } = enter(&slot, &first.lease.value.options) else {
+    let Admission::Acquire { .. } =
+        enter(&slot, &LockOptions::new().for_share(Share::Access(Access::Read)))
+    else {
         panic!("it shares it")
     };
     assert_eq!(slot.end_holds(&first.lease, None).len(), 2);
@@ -355,7 +356,9 @@ fn reply_that_counts_a_waiter_shuts_the_door_for_the_next_reader() {
     let locked = slot.state.lock();
     first.lease.counted(clock.now(), Some(1));
     drop(locked);
-    let Admission::Acquire { .. } = enter(&slot, &first.lease.value.options) else {
+    let Admission::Acquire { .. } =
+        enter(&slot, &LockOptions::new().for_share(Share::Access(Access::Read)))
+    else {
         panic!("it passes a writer")
     };
 }

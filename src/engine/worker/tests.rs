@@ -55,7 +55,7 @@ fn leases(count: u32) -> (Arc<Slot>, Vec<Arc<Lease>>, Moment) {
     let lease = |number: u32| {
         let options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 6));
         let value = OwnerValue::new(Arc::clone(slot.target()), number.to_le_bytes(), options);
-        Lease::new(value, Arc::clone(&engine.clock), Grant::test(SECOND * 6, now))
+        Lease::new(value, Arc::clone(&engine.clock), Grant::test(SECOND * 6, now), &options)
     };
     let leases = (0..count).map(lease).collect();
     (slot, leases, now)
@@ -301,11 +301,11 @@ fn look_cut_short_by_a_panic_is_repeated() {
 #[test]
 fn lease_that_is_taken_over_and_over_keeps_its_timer() {
     let (clock, engine, mut runner) = on_a_standing_clock();
-    let Holding { slot, hold } = granted(&engine, "x", SECOND * 30);
-    let options = hold.lease.value.options.linger(SECOND / 5);
+    let Holding { slot, hold: _hold } = granted(&engine, "x", SECOND * 30);
+    let options = LockOptions::new().lease(LeaseOption::renewed(SECOND * 30)).linger(SECOND / 5);
     let value = OwnerValue::new(Arc::clone(slot.target()), *b"other", options);
     let grant = Grant::test(SECOND * 30, clock.now());
-    let lease = Lease::new(value, Arc::clone(&engine.clock), grant);
+    let lease = Lease::new(value, Arc::clone(&engine.clock), grant, &options);
     let queue = &engine.worker.task_queue;
     let due = clock.now().after(SECOND / 5);
     lease.linger(due);
@@ -458,7 +458,7 @@ fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
     let options = LockOptions::new().lease(LeaseOption::renewed(ttl));
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let value = OwnerValue::new(Arc::clone(slot.target()), name.as_bytes(), options);
-    let hold = Hold::first(value, Arc::clone(&engine.clock), Grant::test(ttl, sent));
+    let hold = Hold::first(value, Arc::clone(&engine.clock), Grant::test(ttl, sent), &options);
     slot.enter(
         &options,
         WaitLimit::TryOnce,

@@ -16,7 +16,7 @@ use crate::base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::base::time::{BootClock, Clock as _};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{NotSentReason, Shortage};
-use crate::wire::script::Script;
+use crate::wire::script::{NO_KEYS, Script};
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
@@ -555,7 +555,7 @@ fn unknown_script_is_sent_again_with_its_source() {
         });
         Ok(())
     });
-    let outcome = stage.batcher.call(&SCRIPT.call(&[], []), now().after(LONG), &sender);
+    let outcome = stage.batcher.call(&SCRIPT.call(NO_KEYS, []), now().after(LONG), &sender);
     assert_eq!(word_of(&outcome), "done");
     stage.assert_idle();
 }

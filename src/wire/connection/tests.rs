@@ -12,7 +12,7 @@ use crate::wire::endpoint;
 use crate::wire::epoch::Epochs;
 use crate::wire::locator::FixedServer;
 use crate::wire::manager::{Manager, Timeouts};
-use crate::wire::script::Script;
+use crate::wire::script::{NO_KEYS, Script};
 
 fn refused(line: &str) -> Result<Value, Failure> {
     match redis::parse_redis_value(line.as_bytes()) {
@@ -159,7 +159,7 @@ fn late_reply_is_not_taken_for_a_repeated_scripts() {
     let clock = Arc::new(BootClock);
     let epoch = Epochs::default().current();
     let mut connection = Connection::new(line, clock, common(SECOND / 4), "x".into(), epoch);
-    let calls = [SCRIPT.call(&[], []), Call::plain(&[b"GET", b"x"])];
+    let calls = [SCRIPT.call(NO_KEYS, []), Call::plain(&[b"GET", b"x"])];
     let replies = connection.call_all(&calls, BootClock.now().after(SECOND * 20));
     assert!(matches!(&replies[0], Err(Failure::NotSent(NotSentReason::Closed(_)))), "{replies:?}");
     assert!(matches!(&replies[1], Err(Failure::Unknown(_))), "{replies:?}");

@@ -42,8 +42,9 @@ impl SlotState {
         let fits = |request: &EnterRequest| {
             !is_brief || request.wait_limit.end().is_some_and(|end| end <= deadline)
         };
+        let asked = options.of_request();
         let is_alike = |waiter: &&Arc<Waiter>| {
-            waiter.request.options.requests_same_as(options) && fits(&waiter.request)
+            asked.requests_same_as(&waiter.request.options) && fits(&waiter.request)
         };
         for waiter in self.queue.iter().take_while(is_alike).take(MOST) {
             let heard = Heard { number: next_number(), ..Heard::default() };

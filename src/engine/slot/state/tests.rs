@@ -151,7 +151,7 @@ impl Bench {
         let now = self.now;
         let grant = Grant { permits: self.permits.clone(), ..Grant::test(SECOND * 30, now) };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let hold = Hold::first(self.value(), clock, grant);
+        let hold = Hold::first(self.value(), clock, grant, &self.options);
         // Before the event, which may make another thread the acquirer.
         self.acquires = self.closing;
         if self.transition(|state, step| state.granted(&hold, 0, step)) {

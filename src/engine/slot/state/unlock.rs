@@ -116,7 +116,7 @@ impl SlotState {
         }
         let held = step.now.since(entry.granted_at);
         // Only waiters in the queue send messages, and only a client that listens receives them.
-        let hears = hold.lease.value.options.wait_kind() == WaitKind::Queue && step.hears;
+        let hears = hold.lease.value.options.wait == WaitKind::Queue && step.hears;
         let is_wanted = entry.demand.wanted || !hears;
         // Not past those who wait elsewhere: with several holders their turn comes more often, and each lease
         // that is kept from them would cost them one.
@@ -143,12 +143,12 @@ impl SlotState {
         let linger = hold.options.linger.min(hold.lease.leased_until().since(step.now) / 2);
         // A waiter elsewhere must be able to end the linger by a message. One that came before is in the
         // demand, which is why that is never reset (rule 18).
-        let revocable = asked.wait_kind() == WaitKind::Queue && step.hears;
+        let revocable = asked.wait == WaitKind::Queue && step.hears;
         // The thread that locks again usually has the same options. Without renewals it could not use the
         // rest of a lease (rule 9), so a linger would only keep others waiting.
         let useful = hold.options.is_renewed && hold.lease.may_last(step.now);
         // The entry of a reader lingers behind its door: a thread that takes it may have to ask.
-        let is_shut = asked.access() == Some(Access::Read) && !self.door.is_of(entry.number);
+        let is_shut = asked.share.access() == Some(Access::Read) && !self.door.is_of(entry.number);
         let waits_here = self.has_waiters() || is_shut;
         let allowed = revocable && !waits_here && !entry.demand.wanted && useful && !step.closing;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))

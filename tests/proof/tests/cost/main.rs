@@ -26,6 +26,8 @@
 //! counts less, and the table has what is usual, as the most that is allowed.
 //!
 //! Where the system forbids to trace, system calls and wake-ups are skipped.
+//!
+//! What a lock keeps while it is held is counted in `kept`.
 
 #![allow(clippy::print_stdout, reason = "people read what system calls an operation makes")]
 

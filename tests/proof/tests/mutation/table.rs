@@ -2325,6 +2325,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::reentry::lease_that_is_passed_on_has_the_options_of_the_next_thread",
     ),
     bug(
+        "attempt-taken-over-keeps-its-options",
+        "limits of a hold, rule 17",
+        "leasehold::engine::acquire::tests::hold_of_an_attempt_taken_over_follows_the_options_of_its_own_handle",
+    ),
+    bug(
         "several-wait-for-their-thread",
         "rule 38",
         "leasehold::tests::reentry::several_locks_are_none_while_the_thread_has_one",
