@@ -110,11 +110,11 @@ impl Handle {
         let target = self.slot.target();
         let keep = keep.max(self.options.lease.ttl());
         let request = ResizeRequest { limit, declared, keep };
+        // It may be in force long before its reply is here.
+        self.slot.on_resized();
         let outcome = self.ask(|it, deadline| it.server()?.resize(target, request, deadline));
-        // Without a reply the limit may be set.
-        if matches!(&outcome, Ok(None)) || outcome.as_ref().is_err_and(Error::is_unknown_outcome) {
-            self.slot.on_resized();
-        }
+        // Also without a reply the limit may be set, and permits may have been granted before it was.
+        self.slot.on_resized();
         outcome?.map_or(Ok(()), |other| {
             let share = Share::Permits { count: 1, limit: declared };
             Err(refused_error(share, other, other).of(self.name()))

@@ -44,7 +44,7 @@ macro_rules! hold_methods {
             /// [`linger`](crate::LockOptions::linger) or
             /// [`on_release_request`](crate::LockClientBuilder::on_release_request), or from the first call
             /// of this on, which starts a thread. It learns of earlier waiters within a second, so call
-            /// this now and then, not once.
+            /// this now and then, not once. A process that gave up, or died, counts for up to three seconds more.
             ///
             /// **Not counted** are other processes that do not queue, because nobody announces them: those with
             /// [`Wait::spin`](crate::Wait::spin), those that wait for a [`ReentrantLock`](crate::ReentrantLock),

@@ -62,7 +62,7 @@
 //! | 31 | Nothing below the engine sends a request twice that the engine counts as one: a repetition is a request of its own. |
 //! | 32 | The token of a write or an upgrade is above every earlier one; those of a semaphore grow for each slot. A repeated request has a later token than the first. |
 //! | 33 | Requests are compared with the limit that was declared first; the one in force may be another. A resize never touches the sum, and is kept for its own time after the last use; a request that is refused is a use. A waiter that is above the limit is told, and does not stay in the line. |
-//! | 34 | More held than the limit counts as somebody waits. |
+//! | 34 | More held than the limit counts as somebody waits. A message about either reaches each client once, and is for all that the client holds of the lock. |
 //! | 35 | Each change of a hold's weight has a number that grows; a number that is not the latest does nothing. An upgrade is given up by the next change. |
 //! | 36 | A hold is the lesser in its process before its downgrade is sent. A hold that was changed is neither passed on nor kept for the next thread. |
 //! | 37 | Only an upgradable reader upgrades. It waits before everybody, and nobody is granted meanwhile; an upgrade that is dead is passed over, and none outlives its holder. |

@@ -122,24 +122,23 @@ fn single_attempt_is_not_refused_for_permits_that_linger() {
     assert!(other.try_acquire().unwrap().is_some());
 }
 
+/// How many permits a process takes that it had let linger, once it has itself set the limit to one. No message reaches it.
+fn taken_over_a_limit_of_one(server: &Server, gpus: &Semaphore) -> usize {
+    // What is taken again needs a token that the server's clock has reached.
+    server.advance(Duration::from_millis(1));
+    let taken: Vec<_> = (0..2).filter_map(|_| gpus.try_acquire().unwrap()).collect();
+    taken.len()
+}
+
 /// The message about the new limit comes a moment after the reply, or never. The process that has set it needs none.
 #[test]
 fn process_that_lowers_the_limit_takes_nothing_again_over_it() {
-    for has_reply in [true, false] {
-        let server = Server::standing_still();
-        let client = listening(&server);
-        let gpus = lingering(&server, &client, 2);
-        let link = server.link(&client);
-        link.lose_messages(1_000);
-        link.lose_answers(if has_reply { 0 } else { 2 }); // it is sent again once
-        let outcome = gpus.resize(1);
-        let is_unknown = outcome.map_or_else(|error| error.is_unknown_outcome(), |()| false);
-        assert_eq!(is_unknown, !has_reply);
-        // What is taken again needs a token that the server's clock has reached.
-        server.advance(Duration::from_millis(1));
-        let taken: Vec<_> = (0..2).filter_map(|_| gpus.try_acquire().unwrap()).collect();
-        assert_eq!(taken.len(), 1, "{:?}", gpus.holders().unwrap());
-    }
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let gpus = lingering(&server, &client, 2);
+    server.link(&client).lose_messages(1_000);
+    gpus.resize(1).unwrap();
+    assert_eq!(taken_over_a_limit_of_one(&server, &gpus), 1, "{:?}", gpus.holders().unwrap());
 
     let server = Server::standing_still();
     let client = listening(&server);
@@ -157,6 +156,85 @@ fn process_that_lowers_the_limit_takes_nothing_again_over_it() {
     assert_eq!(gpus.holders().unwrap().len(), 1, "it was passed on");
     held.pop().unwrap().release().unwrap();
     server.run_until(|| !passed.is_empty());
+}
+
+/// The limit is in force, and the reply is not here yet.
+#[test]
+fn process_takes_nothing_again_while_it_lowers_the_limit() {
+    const LATE: Duration = Duration::from_millis(50);
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let gpus = lingering(&server, &client, 2);
+    let link = server.link(&client);
+    link.lose_messages(1_000);
+    // Those of two releases, and that of the resize.
+    link.delay_answers(3, LATE);
+    let (sender, done) = unbounded();
+    let sets = gpus.clone();
+    spawn("resize", move || sender.send(sets.resize(1)).unwrap()).unwrap();
+    let other = server.client().semaphore("gpu", 4).unwrap();
+    server.run_until(|| other.limit().unwrap() == 1);
+    assert!(done.is_empty(), "the reply is late");
+    assert_eq!(taken_over_a_limit_of_one(&server, &gpus), 1, "{:?}", other.holders().unwrap());
+    server.run_until(|| !done.is_empty());
+    done.recv().unwrap().unwrap();
+}
+
+/// A permit that was granted while the request was on its way lingers when the limit comes into force.
+#[test]
+fn process_takes_nothing_again_that_came_while_it_lowered_the_limit() {
+    const LATE: Duration = Duration::from_millis(50);
+    let server = Server::standing_still();
+    let client = listening(&server);
+    let options = LockOptions::new().linger(12 * SECOND);
+    let gpus = client.semaphore_with("gpu", 4, options).unwrap();
+    let link = server.link(&client);
+    link.lose_messages(1_000);
+    link.delay_requests(1, LATE);
+    let (sender, done) = unbounded();
+    let sets = gpus.clone();
+    spawn("resize", move || sender.send(sets.resize(1)).unwrap()).unwrap();
+    until(|| link.faults() == 1);
+    drop((gpus.acquire().unwrap(), gpus.acquire().unwrap()));
+    assert_eq!(gpus.holders().unwrap().len(), 2, "they linger");
+    server.run_until(|| !done.is_empty());
+    done.recv().unwrap().unwrap();
+    assert_eq!(taken_over_a_limit_of_one(&server, &gpus), 1, "{:?}", gpus.holders().unwrap());
+}
+
+/// One message reaches a process, however many permits it has.
+#[test]
+fn lower_limit_ends_all_lingers_of_another_process() {
+    const PERMITS: u32 = 50;
+    for handed_off in [false, true] {
+        let server = Server::standing_still();
+        let (here, there) = (listening(&server), server.client());
+        let linger = if handed_off { Duration::ZERO } else { 12 * SECOND };
+        let options = LockOptions::new().linger(linger).local_handoffs(1_000);
+        let gpus = here.semaphore_with("gpu", PERMITS, options).unwrap();
+        let mut held: Vec<_> = (0..PERMITS).map(|_| gpus.acquire().unwrap()).collect();
+        let (sender, passed) = unbounded();
+        if handed_off {
+            let waits = gpus.clone();
+            spawn("waiter", move || sender.send(waits.acquire().unwrap().slot()).unwrap()).unwrap();
+            until(|| held[0].waiters() == 1);
+        } else {
+            held.clear();
+        }
+        there.semaphore("gpu", PERMITS).unwrap().resize(1).unwrap();
+        if handed_off {
+            // The message is for all of them.
+            until(|| held.iter().all(|guard| guard.waiters() > 1));
+            server.advance(Duration::from_millis(1));
+            held.pop().unwrap().release().unwrap();
+            let left = gpus.holders().unwrap().len();
+            assert_eq!(left, PERMITS as usize - 1, "the lease was handed off over the limit");
+            held.clear();
+            server.run_until(|| !passed.is_empty());
+        } else {
+            until(|| gpus.holders().unwrap().is_empty());
+        }
+    }
 }
 
 /// With a permit of another client in its way it is refused all the same, after the lingers have ended.

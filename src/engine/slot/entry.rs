@@ -7,6 +7,7 @@ use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::few::Few;
+use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
 
@@ -16,24 +17,33 @@ pub(super) type KeepAlive = Arc<dyn Any + Send + Sync>;
 /// What is known about waiters of other processes for the lock of one attempt (rule 18).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Demand {
-    /// How many wait, as far as this client knows.
-    pub(super) remote: u32,
+    /// How many waited when the last count came, and when that was.
+    counted: u32,
+    counted_at: Moment,
     /// Whether there was a waiter at any time since the attempt began. This never goes back to false.
     pub(super) wanted: bool,
 }
 
 impl Demand {
+    /// How many wait in other processes, as far as this client knows.
+    pub(super) fn remote(&self, now: Moment) -> u32 {
+        // The first of those who wait tells the holder with each of its heartbeats. So nobody waits any more where the
+        // last of them was missed by so much: they gave up, or have died.
+        if now.since(self.counted_at) < DEAD_AFTER { self.counted } else { 0 }
+    }
+
     /// Adds the count that a grant reports.
-    pub(super) fn add(&mut self, waiters: u32) {
+    pub(super) fn add(&mut self, waiters: u32, now: Moment) {
         // The greater count stays. A message may arrive before the reply with the grant although
         // Redis sent it later, and then it counts waiters that the grant does not.
-        self.remote = self.remote.max(waiters);
-        self.wanted |= waiters > 0;
+        if waiters > 0 {
+            self.set(self.remote(now).max(waiters), now);
+        }
     }
 
     /// Takes the count of a message that a waiter sent.
-    pub(super) fn set(&mut self, waiters: u32) {
-        self.remote = waiters;
+    pub(super) fn set(&mut self, waiters: u32, now: Moment) {
+        (self.counted, self.counted_at) = (waiters, now);
         self.wanted = true;
     }
 }

@@ -13,12 +13,12 @@ impl Slot {
         self.transition(|state, step| state.on_grant(grant, step));
     }
 
-    /// Another process waits for the lock of this attempt. If its lease lingers, it is released.
+    /// Another process waits for the lock of this attempt, or more is held than the limit. What lingers is released.
     pub(crate) fn on_wanted(self: &Arc<Slot>, number: u64, waiters: u32) {
-        let ours = self.transition(|state, _| state.on_wanted(number, waiters));
+        let is_ours = self.transition(|state, step| state.on_wanted(number, waiters, step));
         // The release comes after the step: it is I/O, and no slot is locked during I/O.
-        if ours {
-            self.revoke_linger(number);
+        if is_ours {
+            self.revoke_lingers();
         }
     }
 
@@ -43,6 +43,11 @@ impl Slot {
     pub(crate) fn on_resized(self: &Arc<Slot>) {
         // First, so that nothing begins to linger in between.
         self.request_retry();
+        self.revoke_lingers();
+    }
+
+    /// Releases all leases that linger.
+    fn revoke_lingers(self: &Arc<Slot>) {
         // One deadline for all of them: there may be thousands, and the worker goes on after it.
         let deadline = self.context.exchange_deadline();
         for linger in self.end_lingers(Moment::FAR) {

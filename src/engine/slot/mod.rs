@@ -104,7 +104,7 @@ impl Slot {
         event: impl FnOnce(&mut SlotState, &mut Step) -> T,
     ) -> T {
         let mut step = self.begin_step();
-        state.take_news();
+        state.take_news(step.now);
         let outcome = event(&mut state, &mut step);
         // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease
         // or a slot, whose destructor must run under no lock.
@@ -160,7 +160,7 @@ impl Slot {
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
-        state.take_news();
+        state.take_news(step.now);
         let entered =
             state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
 
@@ -416,8 +416,9 @@ impl Slot {
     /// How many waiters are known, here and in other processes.
     pub(crate) fn waiters(&self) -> usize {
         let mut state = self.state.lock();
-        state.take_news();
-        state.waiters()
+        let now = self.context.now();
+        state.take_news(now);
+        state.waiters(now)
     }
 
     /// Cancels all waits of this process for this name. Returns how many there were.

@@ -73,13 +73,20 @@ local function recount()
   used = sum
 end
 
--- Tells holders that somebody waits, or that they hold more than the limit (rule 34). All of them would be too many.
+-- Tells the clients that hold that somebody waits, or that they hold more than the limit (rule 34): each once, for all that
+-- it holds. To look at all holders would take too long where there are very many, and of those who wait they learn by their
+-- next requests. Of the limit they do not, so that all within reason are told.
 local function tell_holders()
   -- As in renew.lua: those who wait may be the ones of the holder's own client.
-  local waiters = redis.call('ZCARD', KEYS[3]) + (used > limit and 1 or 0)
-  for _, attempt in ipairs(holders('32')) do
+  local waiters, most = redis.call('ZCARD', KEYS[3]), '256'
+  if used > limit then
+    waiters, most = waiters + 1, '10000'
+  end
+  local is_told = {}
+  for _, attempt in ipairs(holders(most)) do
     local channel, number = listener(attempt)
-    if channel and attempt ~= me then
+    if channel and attempt ~= me and not is_told[channel] then
+      is_told[channel] = true
       tell(channel, 'w', number, waiters)
     end
   end

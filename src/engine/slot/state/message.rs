@@ -1,6 +1,7 @@
 //! The messages that a slot receives.
 
 use crate::base::time::Moment;
+use crate::engine::lease::Count;
 use crate::engine::slot::acquirer::ReceivedGrant;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
@@ -20,36 +21,50 @@ impl SlotState {
         }
     }
 
-    /// `waiters` wait in other processes for the lock of this attempt. Returns whether the attempt
-    /// belongs to this slot.
-    pub(in crate::engine::slot) fn on_wanted(&mut self, number: u64, waiters: u32) -> bool {
-        if self.entries.iter().any(|entry| entry.is_attempt(number)) {
+    /// `waiters` wait in other processes for the lock of this attempt, or more is held than the limit. Returns whether
+    /// that concerns this slot.
+    pub(in crate::engine::slot) fn on_wanted(
+        &mut self,
+        number: u64,
+        waiters: u32,
+        step: &Step,
+    ) -> bool {
+        // Where several hold at a time, they wait for what any of them gives back, and the message is for all that this
+        // process holds: a process gets one, and the attempt that it names may have been given back since.
+        let is_meant = |it: u64| self.overlaps || it == number;
+        if self
+            .entries
+            .iter()
+            .any(|entry| is_meant(entry.number) && entry.releasing_since().is_none())
+        {
             // Also by a thread of this process: the lease lasts no longer for those that are in.
             self.door.shut();
         }
-        let waiters = if self.overlaps {
-            match self.elsewhere(waiters, number) {
-                0 => return false,
-                others => others,
-            }
-        } else {
-            waiters
-        };
+        let waiters = self.elsewhere(waiters, number);
+        if self.overlaps && waiters == 0 {
+            return false;
+        }
         // Also where the message comes before the reply with the grant.
         // A message that counts none was sent by a waiter all the same.
         let waiters = waiters.max(1);
-        let heard = self.heard_of(number).map(|heard| heard.demand.set(waiters));
-        let entries = self.entries.iter_mut().filter(|entry| entry.is_attempt(number));
-        heard.into_iter().chain(entries.map(|entry| entry.demand.set(waiters))).count() > 0
+        let companions = self.companions.iter_mut().map(|it| &mut it.heard);
+        let heard = self.acquirer.iter_mut().map(|it| &mut it.heard).chain(companions);
+        let asked = heard.filter(|heard| is_meant(heard.number)).map(|it| &mut it.demand);
+        let held = self
+            .entries
+            .iter_mut()
+            .filter(|it| is_meant(it.number) && it.releasing_since().is_none());
+        let demands = asked.chain(held.map(|entry| &mut entry.demand));
+        demands.map(|demand| demand.set(waiters, step.now)).count() > 0
     }
 
     /// The reply to a request about an entry counts those who wait.
-    pub(super) fn on_counted(&mut self, index: usize, sent: Moment, waiters: u32) {
+    pub(super) fn on_counted(&mut self, index: usize, count: Count, now: Moment) {
         let number = self.entries[index].number;
-        self.door.counted(number, sent, waiters);
-        let waiters = self.elsewhere(waiters, number);
+        self.door.counted(number, count.sent, count.waiters);
+        let waiters = self.elsewhere(count.waiters, number);
         if waiters > 0 {
-            self.entries[index].demand.set(waiters);
+            self.entries[index].demand.set(waiters, now);
         }
     }
 

@@ -44,7 +44,7 @@
 //! | `end_linger` | lingering | releasing | the caller releases the lease |
 //! | `on_grant` | any acquirer | same, with a grant | the acquirer wakes |
 //! | `request_retry` | any acquirer | same, to ask at once | the acquirer wakes |
-//! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt | after an eviction the worker asks about the lease |
+//! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt, and `on_wanted` for all where holds overlap | after an eviction the worker asks about the lease |
 //! | `on_clock_fault` | any | same, noted for all leases | the worker asks about those that are held, and the acquirer asks again |
 //! | `take_news` | any | same, with what replies have counted | before each other event |
 //! | `cancel` | any | the queue is empty | all waiters are cancelled, and the acquirer |
@@ -82,7 +82,7 @@ use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::heartbeat::HEARTBEAT;
 use crate::engine::hold::Hold;
-use crate::engine::lease::{Count, Lease};
+use crate::engine::lease::Lease;
 use crate::engine::slot::acquirer::{
     Acquirer, AcquirerPhase, Companion, Heard, Received, Standing, Upgrader,
 };
@@ -417,7 +417,7 @@ impl SlotState {
                 self.note_wait(step);
             }
         }
-        self.note_those_ahead(queued);
+        self.note_those_ahead(queued, step.now);
         if !ended.is_empty() {
             // The reply to the next request is the one for the single attempts behind it.
             return ended;
@@ -432,13 +432,13 @@ impl SlotState {
 
     /// Those that stand before the acquirer are of other processes. Their message may have come while its own request
     /// was under way: then this process took itself off a count in which it was not, and missed one.
-    fn note_those_ahead(&mut self, queued: Option<Standing<'_>>) {
+    fn note_those_ahead(&mut self, queued: Option<Standing<'_>>, now: Moment) {
         // But for an upgrade of this process, which stands before everybody.
         let own = u32::from(self.upgrader.is_some());
         let others = queued.map_or(0, |standing| standing.ahead).saturating_sub(own);
         if others > 0 {
             self.door.shut();
-            self.entries.iter_mut().for_each(|entry| entry.demand.add(others));
+            self.entries.iter_mut().for_each(|entry| entry.demand.add(others, now));
         }
     }
 
@@ -518,7 +518,7 @@ impl SlotState {
     ) -> (u64, Demand) {
         // What messages said about this attempt before the reply came stays valid (rule 18).
         let Heard { number, mut demand, is_doubted, .. } = heard;
-        demand.add(waiters);
+        demand.add(waiters, step.now);
         // Almost always the only element. A vector would reserve four, in each of what may be 100,000
         // slots.
         if self.entries.is_empty() {
@@ -644,11 +644,11 @@ impl SlotState {
     }
 
     /// Takes up what replies have counted, before the next event.
-    pub(super) fn take_news(&mut self) {
+    pub(super) fn take_news(&mut self, now: Moment) {
         for index in 0..self.entries.len() {
             let lease = self.entries[index].lease.upgrade();
-            if let Some(Count { sent, waiters }) = lease.and_then(|lease| lease.news.take()) {
-                self.on_counted(index, sent, waiters);
+            if let Some(count) = lease.and_then(|lease| lease.news.take()) {
+                self.on_counted(index, count, now);
             }
         }
     }
@@ -734,9 +734,9 @@ impl SlotState {
     }
 
     /// How many waiters are known, here and in other processes.
-    pub(super) fn waiters(&self) -> usize {
+    pub(super) fn waiters(&self, now: Moment) -> usize {
         // The maximum and not the sum: each holder counts the same waiters.
-        let remote = self.entries.iter().map(|entry| entry.demand.remote).max();
+        let remote = self.entries.iter().map(|entry| entry.demand.remote(now)).max();
         // Beside a holder there is an acquirer only where holds may overlap.
         let acquirer = self.acquirer.as_ref().is_some_and(Acquirer::is_waiting);
         let here = self.queue.len() + usize::from(acquirer) + usize::from(self.upgrader.is_some());

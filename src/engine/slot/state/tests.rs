@@ -72,7 +72,7 @@ impl Bench {
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, self.closing);
         step.announces = true;
-        self.state.take_news();
+        self.state.take_news(self.now);
         let outcome = event(&mut self.state, &mut step);
         for (lease, due) in step.watched.iter() {
             lease.note_due(lease.due().min(*due));
@@ -444,7 +444,7 @@ fn lease_that_was_waited_for_elsewhere_knows_it_when_it_is_released() {
         bench.grant();
         let number = bench.state.entries[0].number;
         let report = |bench: &mut Bench| {
-            let ours = bench.transition(|state, _| state.on_wanted(number, 1));
+            let ours = bench.transition(|state, step| state.on_wanted(number, 1, step));
             assert!(ours);
         };
         let lease = if lingers {

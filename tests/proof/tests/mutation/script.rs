@@ -370,6 +370,12 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "while grants < 1 do",
     ),
     (
+        "limit-told-to-the-first-holders",
+        "kind/weighted/serve.lua",
+        "waiters, most = waiters + 1, '10000'",
+        "waiters = waiters + 1",
+    ),
+    (
         "grant-counts-those-beside-it",
         "kind/weighted/serve.lua",
         "table.insert(message, 7, messages.waiters)",
@@ -540,8 +546,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "permits-passed-past-the-limit",
         "kind/weighted/serve.lua",
-        " + (used > limit and 1 or 0)\n",
-        "\n",
+        "waiters, most = waiters + 1, '10000'",
+        "most = '10000'",
     ),
     (
         "weighted-full-lease-on-a-repeated-grant",

@@ -1082,12 +1082,27 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
     bug(
         "resizer-takes-again-over-its-limit",
         "a process that lowers the limit takes nothing again over it",
-        "leasehold::tests::semaphore::process_that_lowers_the_limit_takes_nothing_again_over_it",
+        "leasehold::tests::semaphore::process_takes_nothing_again_that_came_while_it_lowered_the_limit",
     ),
     bug(
-        "resizer-without-a-reply-takes-again",
+        "resizer-takes-again-before-the-reply",
         "a process that lowers the limit takes nothing again over it",
-        "leasehold::tests::semaphore::process_that_lowers_the_limit_takes_nothing_again_over_it",
+        "leasehold::tests::semaphore::process_takes_nothing_again_while_it_lowers_the_limit",
+    ),
+    bug(
+        "limit-told-to-one-attempt",
+        "rule 34",
+        "leasehold::tests::semaphore::lower_limit_ends_all_lingers_of_another_process",
+    ),
+    bug(
+        "linger-told-of-by-its-number-alone",
+        "rule 34",
+        "leasehold::tests::semaphore::lower_limit_ends_all_lingers_of_another_process",
+    ),
+    bug(
+        "waiter-that-gave-up-counts-for-ever",
+        "rule 18",
+        "leasehold::engine::slot::state::tests::overlap::count_of_waiters_ends_without_a_heartbeat",
     ),
     bug(
         "sleeping-leader-uncounted",
@@ -1580,6 +1595,11 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "own-place-hides-other-waiters",
         "rule 18",
         "weighted::line::waiter_behind_the_holders_own_client_tells_them",
+    ),
+    bug(
+        "limit-told-to-the-first-holders",
+        "rule 34",
+        "weighted::limit::each_client_is_told_of_a_lower_limit_once",
     ),
     bug(
         "weighted-over-the-limit-not-told",

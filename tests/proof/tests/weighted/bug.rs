@@ -101,6 +101,7 @@ const ALL: &[Caught] = &[
     caught!("recount-of-what-was-asked-for", recount::weights_are_counted_as_they_were_changed),
     caught!("recount-of-the-first-ones", recount::sum_of_more_than_64_holders_stays),
     caught!("own-place-hides-other-waiters", line::waiter_behind_the_holders_own_client_tells_them),
+    caught!("limit-told-to-the-first-holders", limit::each_client_is_told_of_a_lower_limit_once),
     caught!("weighted-over-the-limit-not-told", limit::smaller_limit_grants_nobody_until_it_fits),
     caught!(
         "weighted-full-lease-on-a-repeated-grant",

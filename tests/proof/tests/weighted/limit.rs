@@ -1,7 +1,7 @@
 //! The limit of a semaphore: what is declared, and what is in force (rule 33).
 
 use crate::lab::{Lab, TTL, on_both, permits};
-use crate::request::{LOCK, Mode, Reply, Says};
+use crate::request::{Attempt, LOCK, Mode, Reply, Says};
 
 #[test]
 pub(crate) fn another_declared_limit_is_refused_while_in_use() {
@@ -70,6 +70,19 @@ pub(crate) fn smaller_limit_grants_nobody_until_it_fits() {
         lab.release(permits(2, 1));
         assert_eq!(lab.granted(), [(3, 1)]);
         assert_eq!(lab.content().holders[0].slots, [0]);
+    });
+}
+
+/// Rule 34: a message is for all that a client holds, however many others hold before it.
+#[test]
+pub(crate) fn each_client_is_told_of_a_lower_limit_once() {
+    on_both(301, |lab| {
+        (1..=300).for_each(|number| _ = lab.take(Attempt { number, ..permits(0, 1) }));
+        lab.take(permits(1, 1));
+        lab.messages();
+        assert_eq!(lab.resize(1), Reply::Done(0));
+        let told = lab.messages().into_iter().filter(|it| it.says == Says::Wanted { waiters: 1 });
+        assert_eq!(told.map(|it| it.client).collect::<Vec<_>>(), [0, 1]);
     });
 }
 

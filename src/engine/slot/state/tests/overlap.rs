@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::share::{Access, Share};
+use crate::engine::heartbeat::DEAD_AFTER;
 use crate::protocol::wake_message::GrantMessage;
 use crate::wire::server_clock::ClockRun;
 
@@ -146,7 +147,10 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
     for (waiters, expected) in [(1, Unlocked::ToThread), (2, Unlocked::Releasing)] {
         let mut bench = holder_and_waiter();
         let number = number(&bench);
-        assert_eq!(bench.transition(|state, _| state.on_wanted(number, waiters)), waiters > 1);
+        assert_eq!(
+            bench.transition(|state, step| state.on_wanted(number, waiters, step)),
+            waiters > 1
+        );
         assert_eq!(bench.unlock(), expected, "{waiters} by a message");
 
         let mut bench = holder_and_waiter();
@@ -157,10 +161,32 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
     for (waiters, expected) in [(1, Unlocked::ToThread), (2, Unlocked::Releasing)] {
         let mut bench = holder_and_acquirer();
         let number = number(&bench);
-        bench.transition(|state, _| state.on_wanted(number, waiters));
+        bench.transition(|state, step| state.on_wanted(number, waiters, step));
         bench.queue();
         assert_eq!(bench.unlock(), expected, "{waiters} before the reply");
     }
+}
+
+/// Nobody tells that a waiter has given up, or died: its heartbeats are missed.
+#[test]
+fn count_of_waiters_ends_without_a_heartbeat() {
+    let mut bench = Bench::new(true);
+    bench.enter(ALWAYS);
+    bench.grant();
+    let number = bench.state.entries[0].number;
+    for waiters in [3, 1] {
+        bench.transition(|state, step| state.on_wanted(number, waiters, step));
+        assert_eq!(bench.state.waiters(bench.now), waiters as usize);
+        bench.now = bench.now.after(DEAD_AFTER - Duration::from_nanos(1));
+        assert_eq!(bench.state.waiters(bench.now), waiters as usize, "it may be late");
+    }
+    bench.now = bench.now.after(Duration::from_nanos(1));
+    assert_eq!(bench.state.waiters(bench.now), 0);
+    // It has had a waiter all the same (rule 18).
+    assert!(bench.state.entries[0].demand.wanted);
+    bench.held[0].lease.counted(Moment::PAST, Some(2));
+    bench.transition(|state, step| state.end_linger(|_, _| false, step));
+    assert_eq!(bench.state.waiters(bench.now), 2, "by a renewal");
 }
 
 /// The message of the waiter before it does not count it, and comes while it asks.
@@ -169,7 +195,7 @@ fn reply_tells_of_those_who_stand_before_the_acquirer() {
     for (ahead, expected) in [(0, Unlocked::ToThread), (1, Unlocked::Releasing)] {
         let mut bench = holder_and_acquirer();
         let number = bench.state.entries[0].number;
-        bench.transition(|state, _| state.on_wanted(number, 1));
+        bench.transition(|state, step| state.on_wanted(number, 1, step));
         bench.queue_behind(ahead);
         assert_eq!(bench.unlock(), expected, "{ahead} before it");
     }
@@ -178,7 +204,7 @@ fn reply_tells_of_those_who_stand_before_the_acquirer() {
         let mut bench = holder_and_acquirer();
         assert!(bench.transition(|state, step| state.begin_upgrade(1, step)));
         bench.queue_behind(ahead);
-        assert_eq!(bench.state.entries[0].demand.remote, others);
+        assert_eq!(bench.state.entries[0].demand.remote(bench.now), others);
     }
 }
 
@@ -245,7 +271,7 @@ fn passed_lease_is_a_hold_while_the_client_closes() {
             let Some(Received::Hold(hold)) = taken else { panic!("{taken:?}") };
             bench.held.push(hold);
         }
-        assert_eq!(bench.state.waiters(), 0, "it has what it waited for");
+        assert_eq!(bench.state.waiters(bench.now), 0, "it has what it waited for");
         assert_eq!(bench.transition(|state, step| state.cancel(step)), 0);
         assert!(!bench.state.is_cancelled() && bench.state.holds().len() == 1);
         assert_eq!(bench.stop(), !is_taken);
