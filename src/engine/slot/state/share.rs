@@ -3,7 +3,7 @@
 use crate::base::loss::Loss;
 use crate::base::option::LockOptions;
 use crate::base::share::Access;
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Weak};
 use crate::base::time::Moment;
 use crate::engine::hold::Hold;
 use crate::engine::lease::Lease;
@@ -55,10 +55,13 @@ impl SlotState {
     /// One more hold of the entry with this number, if a thread with these options can have one.
     fn join(&mut self, number: u64, options: &LockOptions, step: &mut Step) -> Option<Arc<Hold>> {
         let entry = self.entries.iter_mut().find(|entry| entry.is_attempt(number))?;
-        // One that all its threads are giving back is not shared any more.
-        let holds: Vec<_> = entry.holds().collect();
-        let is_live = entry.lingering().is_some() || holds.iter().any(|hold| hold.is_live());
-        step.holds.extend(holds);
+        // One that all its threads are giving back is not shared any more. The first is usually live, and many may read.
+        let is_live = entry.lingering().is_some()
+            || entry.holds().any(|hold| {
+                let is_live = hold.is_live();
+                step.holds.push(hold);
+                is_live
+            });
         let lease = entry.lease.upgrade().filter(|_| is_live)?;
         let hold = Hold::beside(&lease, options, step.now)?;
         match &mut entry.phase {
@@ -95,15 +98,18 @@ impl SlotState {
     ) -> bool {
         let entry = self.entries.iter_mut().find(|entry| entry.has(&hold.lease));
         let Some(entry) = entry else { return false };
-        let others: Vec<_> = entry.holds().filter(|other| !Arc::ptr_eq(other, hold)).collect();
-        if others.is_empty() {
+        let EntryPhase::Held(holds) = &mut entry.phase else { return false };
+        let is_other = |other: &Weak<Hold>| other.as_ptr() != Arc::as_ptr(hold);
+        if !holds.iter().any(|other| is_other(other) && other.strong_count() > 0) {
             return false;
         }
-        if let EntryPhase::Held(holds) = &mut entry.phase {
-            holds.retain(|other| other.as_ptr() != Arc::as_ptr(hold));
+        holds.retain(is_other);
+        // Without a limit it was not the one by which the lease ends first. Many may read, so they are looked at only then.
+        if hold.limit() != Moment::FAR {
+            let others: Vec<_> = entry.holds().collect();
+            hold.lease.leave(first_limit(others.iter()));
+            step.holds.extend(others);
         }
-        hold.lease.leave(first_limit(others.iter()));
-        step.holds.extend(others);
         true
     }
 
