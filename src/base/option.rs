@@ -646,6 +646,10 @@ impl LockOptions {
     /// Permits and readers that linger do not keep out their own process: when Redis refuses a call
     /// of the same client for their name, the client gives them back and asks again.
     ///
+    /// The drop of the last client and lock releases what lingers. A process that ends without it, by
+    /// [`std::process::exit`] or with the client in a `static`, leaves such a lock held until its lease ends: call
+    /// [`close`](crate::LockClient::close) or [`shutdown`](crate::LockClient::shutdown) first.
+    ///
     /// ```
     /// use leasehold::LockOptions;
     /// use std::time::Duration;

@@ -29,6 +29,8 @@ impl LockClient {
     /// does another lock by a thread that has one. Calls that only ask Redis about a lock, or force
     /// its release, still work.
     ///
+    /// Leases that [linger](crate::LockOptions::linger) are released at once.
+    ///
     /// A lock that [`keep_for`](crate::Guard::keep_for) keeps is not waited for, and stays until
     /// its time is over. A hold that was lost before has no holder any more, and its key in Redis
     /// may stay until its lease ends. A hold that `max_hold` has ended is released after the grace

@@ -399,13 +399,13 @@ impl LockClient {
                 Span(reply)
             );
         }
-        Ok(Handle::new(slot, options))
+        Ok(Handle::new(&self.engine, slot, options))
     }
 
     /// A lock handle for access to this thread's hold. Its options are not used.
     pub(super) fn hold_of(&self, kind: &'static dyn LockKind, name: &[u8]) -> Result<Handle> {
         let name = self.name(kind, name)?;
-        Ok(Handle::new(self.engine.slot(kind, name), LockOptions::new()))
+        Ok(Handle::new(&self.engine, self.engine.slot(kind, name), LockOptions::new()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::base::error::Error;
 use crate::base::option::{LockOptions, RequestOptions, WaitKind};
-use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::base::tag::hash_slot;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Callbacks;
@@ -52,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) signals: Signals,
     /// Until when the server counts as silent, because a release waited in vain; in nanoseconds.
     silent_until: AtomicU64,
+    /// Whether no client and no lock is left by which a thread could take a lease again.
+    pub(super) is_left: AtomicBool,
 }
 
 impl Context {
@@ -82,6 +84,7 @@ impl Context {
             closing: Closing::new(),
             signals: Signals::default(),
             silent_until: AtomicU64::new(0),
+            is_left: AtomicBool::new(false),
         }
     }
 

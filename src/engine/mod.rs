@@ -124,9 +124,9 @@ use std::ops::Deref;
 
 use crate::base::logging;
 use crate::base::name::Name;
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, Ordering};
 use crate::base::thread::Role;
-use crate::base::time::Clock;
+use crate::base::time::{Clock, Moment};
 use crate::observe::observers::begin_client_work;
 use crate::protocol::Protocol;
 use crate::protocol::lock_kind::LockKind;
@@ -191,10 +191,25 @@ impl Engine {
     pub(crate) fn table(&self) -> &SlotTable<Slot> {
         &self.table
     }
+
+    /// Releases what lingers, as no thread will take it again. The process may end now: then the leases would keep others
+    /// waiting until they have ended, and nobody would hear that they wait.
+    fn end_lingers(&self) {
+        // First: a hold that ends later sees it under the lock of its slot.
+        self.context.is_left.store(true, Ordering::SeqCst);
+        let deadline = self.context.exchange_deadline();
+        for linger in self.table.all().iter().flat_map(|slot| slot.end_lingers(Moment::FAR)) {
+            // Dropped, it is left to the worker, so that a silent server is waited for once.
+            if !self.context.is_silent() && self.context.now() < deadline {
+                linger.release_now(deadline);
+            }
+        }
+    }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        self.end_lingers();
         // The process may end now, with lines that nobody has written.
         logging::flush();
     }

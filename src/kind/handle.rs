@@ -9,6 +9,7 @@ use crate::base::option::LockOptions;
 use crate::base::share::{Access, Share};
 use crate::base::sync::Arc;
 use crate::base::time::{Moment, moment_of};
+use crate::engine::Engine;
 use crate::engine::acquire::several::Wanted;
 use crate::engine::acquire::{acquire, refused_error};
 use crate::engine::blocked_call;
@@ -29,13 +30,15 @@ use crate::wire::{Cmd, Value};
 /// One name with one set of options.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
+    /// Kept alive: what lingers is released once no client and no lock is left.
+    engine: Arc<Engine>,
     slot: Arc<Slot>,
     options: LockOptions,
 }
 
 impl Handle {
-    pub(crate) fn new(slot: Arc<Slot>, options: LockOptions) -> Handle {
-        Handle { slot, options }
+    pub(crate) fn new(engine: &Arc<Engine>, slot: Arc<Slot>, options: LockOptions) -> Handle {
+        Handle { engine: Arc::clone(engine), slot, options }
     }
 
     pub(crate) fn name(&self) -> &Name {
@@ -123,7 +126,8 @@ impl Handle {
 
     /// The same lock, of which each call asks for this.
     pub(super) fn for_share(&self, share: Share) -> Handle {
-        Handle { slot: Arc::clone(&self.slot), options: self.options.for_share(share) }
+        let (engine, slot) = (Arc::clone(&self.engine), Arc::clone(&self.slot));
+        Handle { engine, slot, options: self.options.for_share(share) }
     }
 
     /// This lock as one of several.

@@ -201,6 +201,41 @@ fn released_hold_does_not_linger_while_closing() {
     }
 }
 
+/// The process may end with them, and then nobody would hear that others wait.
+#[test]
+fn what_lingers_ends_with_the_last_client_and_lock() {
+    let (server, options) = (Server::standing_still(), LockOptions::new().linger(SOON));
+    let lingering = || {
+        let client = server.client();
+        let lock = client.mutex_with("x", options).unwrap();
+        lock.lock().unwrap().release().unwrap();
+        until(|| client.engine().listener.is_live());
+        // It lingers only where others have been heard of from the start.
+        server.advance(Duration::ZERO);
+        lock.lock().unwrap().release().unwrap();
+        assert!(has(&server, "x"));
+        (client, lock)
+    };
+    let (client, lock) = lingering();
+    let (same, also) = (client.clone(), lock.clone());
+    drop((client, lock, same));
+    assert!(has(&server, "x"), "a thread may take it again");
+    drop(also);
+    assert!(!has(&server, "x"));
+
+    let (client, lock) = lingering();
+    drop((lock, client));
+    assert!(!has(&server, "x"));
+
+    // A guard may be the last.
+    let (client, lock) = lingering();
+    let guard = lock.lock().unwrap();
+    drop((client, lock));
+    assert!(has(&server, "x"));
+    guard.release().unwrap();
+    assert!(!has(&server, "x"));
+}
+
 #[test]
 fn hold_that_is_lost_in_the_grace_is_reported_as_lost() {
     let server = Server::standing_still();

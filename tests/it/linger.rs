@@ -310,15 +310,14 @@ fn lease_lost_while_lingering_is_found_lost_in_time() {
 
 /// What lingers is given back also when everything else of its client is gone.
 #[test]
-fn dropped_client_leaves_no_key_after_the_linger() {
+fn dropped_client_leaves_no_key() {
     let server = server();
     let before = clients(&server);
     let client = open(&server);
-    let lock = client.mutex_with("x", lingering(ms(300))).unwrap();
+    let lock = client.mutex_with("x", lingering(LONG)).unwrap();
     linger(&server, &lock);
     drop((client, lock));
-    let took = within(ms(300) + SLACK, "it is given back", || !exists(&server, "x"));
-    assert!(took <= ms(300) + SLACK);
+    assert!(!exists(&server, "x"));
     // Its threads and connections end too.
     within(ms(2_000) + SLACK, "its connections are closed", || clients(&server) <= before);
 }

@@ -25,7 +25,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::base::option::LockOptions;
-use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Arc, Condvar, Mutex, MutexGuard, Ordering};
 use crate::base::time::Moment;
 use crate::engine::blocker::Blocker;
 use crate::engine::closing::ClosingPhase;
@@ -88,6 +88,7 @@ impl Slot {
         // that a client that closes either finds a thread in the slot or is seen by that thread here.
         let (hears, closing) = (self.context.listener.is_live(), self.context.is_closing());
         let mut step = Step::new(self.context.now(), hears, closing);
+        step.is_left = self.context.is_left.load(Ordering::SeqCst);
         step.announces = self.context.worker.announces();
         step
     }

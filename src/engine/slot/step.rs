@@ -15,6 +15,8 @@ pub(super) struct Step {
     pub(super) hears: bool,
     /// Whether the client grants no lock any more.
     pub(super) closing: bool,
+    /// Whether nobody is left who could take a lease again.
+    pub(super) is_left: bool,
     /// Whether the client announces what lasts.
     pub(super) announces: bool,
     /// The threads to wake.
@@ -38,6 +40,7 @@ impl Step {
             now,
             hears,
             closing,
+            is_left: false,
             announces: false,
             woken: Few::new(),
             wakes_acquirer: false,

@@ -150,7 +150,8 @@ impl SlotState {
         // The entry of a reader lingers behind its door: a thread that takes it may have to ask.
         let is_shut = asked.share.access() == Some(Access::Read) && !self.door.is_of(entry.number);
         let waits_here = self.has_waiters() || is_shut;
-        let allowed = revocable && !waits_here && !entry.demand.wanted && useful && !step.closing;
+        let may_be_taken = useful && !step.closing && !step.is_left;
+        let allowed = revocable && !waits_here && !entry.demand.wanted && may_be_taken;
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
 

@@ -1340,6 +1340,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over",
     ),
     bug(
+        "linger-outlives-its-client",
+        "rule 18",
+        "leasehold::tests::close::what_lingers_ends_with_the_last_client_and_lock",
+    ),
+    bug(
+        "guard-without-a-client-lingers",
+        "rule 18",
+        "leasehold::tests::close::what_lingers_ends_with_the_last_client_and_lock",
+    ),
+    bug(
         "tail-used-up-by-a-migration",
         "rule 50",
         "it::cluster::hold_comes_back_in_a_migrating_slot",
