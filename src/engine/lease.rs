@@ -495,7 +495,7 @@ impl Lease {
         // Only the door of readers needs to know that nobody waits.
         let is_shared = self.access() == Some(Access::Read);
         if let Some(waiters) = waiters.filter(|&waiters| is_shared || waiters > 0) {
-            self.news.post(sent, waiters);
+            self.news.post(Count { sent, received: self.now(), waiters });
         }
     }
 

@@ -52,3 +52,4 @@ mod shutdown;
 mod skew;
 mod tail;
 mod task_queue;
+mod waiter;

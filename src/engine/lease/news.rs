@@ -10,10 +10,11 @@ pub(crate) struct News {
     count: Mutex<Option<Count>>,
 }
 
-/// The count of waiters in the reply to a request that was sent at `sent`.
+/// The count of waiters in a reply that came at `received`, to a request that was sent at `sent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) sent: Moment,
+    pub(crate) received: Moment,
     pub(crate) waiters: u32,
 }
 
@@ -22,13 +23,13 @@ impl News {
         News { is_new: AtomicBool::new(false), count: Mutex::new(None) }
     }
 
-    pub(crate) fn post(&self, sent: Moment, waiters: u32) {
+    pub(crate) fn post(&self, new: Count) {
         let mut count = self.count.lock();
         // A known waiter stays known for the rest of the attempt, whatever a later reply counts (rule 18).
         *count = match *count {
-            Some(before) if before.waiters > 0 && waiters == 0 => Some(before),
-            Some(before) => Some(Count { sent: sent.max(before.sent), waiters }),
-            None => Some(Count { sent, waiters }),
+            Some(before) if before.waiters > 0 && new.waiters == 0 => Some(before),
+            Some(before) => Some(Count { sent: new.sent.max(before.sent), ..new }),
+            None => Some(new),
         };
         self.is_new.store(true, Ordering::SeqCst);
     }
@@ -54,12 +55,13 @@ mod tests {
         let news = News::new();
         assert_eq!(news.take(), None);
         let [first, second, third] = [5, 9, 7].map(Moment::from_nanos);
-        news.post(first, 0);
-        news.post(third, 0);
-        assert_eq!(news.take(), Some(Count { sent: third, waiters: 0 }));
+        let count = |sent, waiters| Count { sent, received: first, waiters };
+        news.post(count(first, 0));
+        news.post(count(third, 0));
+        assert_eq!(news.take(), Some(count(third, 0)));
         assert_eq!(news.take(), None);
-        news.post(second, 2);
-        news.post(third, 0);
-        assert_eq!(news.take(), Some(Count { sent: second, waiters: 2 }));
+        news.post(count(second, 2));
+        news.post(count(third, 0));
+        assert_eq!(news.take(), Some(count(second, 2)));
     }
 }

@@ -7,6 +7,9 @@ use crate::engine::listener::ReleaseListener;
 use crate::engine::slot::Slot;
 use crate::protocol::wake_message::GrantMessage;
 
+/// So many leases that lingered are released by the thread that has ended their lingers, one by one.
+const MOST_RELEASED_AT_ONCE: usize = 32;
+
 impl Slot {
     /// A message reports a grant.
     pub(crate) fn on_grant(self: &Arc<Slot>, grant: &GrantMessage) {
@@ -48,9 +51,12 @@ impl Slot {
 
     /// Releases all leases that linger.
     fn revoke_lingers(self: &Arc<Slot>) {
-        // One deadline for all of them: there may be thousands, and the worker goes on after it.
+        let mut lingers = self.end_lingers(Moment::FAR);
+        // There may be thousands, and this may be the thread that reads the messages. So the rest is dropped, which leaves it
+        // to the worker.
+        lingers.truncate(MOST_RELEASED_AT_ONCE);
         let deadline = self.context.exchange_deadline();
-        for linger in self.end_lingers(Moment::FAR) {
+        for linger in lingers {
             linger.release_now(deadline);
         }
     }
@@ -64,13 +70,13 @@ impl Slot {
     fn revoke_linger(self: &Arc<Slot>, number: u64) -> bool {
         // One step finds both: between two, a lease that begins to linger would be neither.
         let (ended, is_held) = self.transition(|state, step| {
-            let ended = state.end_linger(|entry, _| entry.is_attempt(number), step);
+            let ended = state.end_lingers(|entry, _| entry.is_attempt(number), step);
             (ended, state.want_held(number))
         });
         // The thread that received the message releases: to wake another takes longer than the release, and
         // a waiter of another process waits for it. The deadline of an exchange bounds how long no
         // message is read.
-        if let Some(lease) = ended {
+        for lease in ended {
             self.ended_linger(lease).release_now(self.context.exchange_deadline());
         }
         is_held

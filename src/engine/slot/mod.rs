@@ -105,7 +105,7 @@ impl Slot {
         event: impl FnOnce(&mut SlotState, &mut Step) -> T,
     ) -> T {
         let mut step = self.begin_step();
-        state.take_news(step.now);
+        state.take_news();
         let outcome = event(&mut state, &mut step);
         // The slot is unlocked in here, while `step` lives on: it may have the last reference to a lease
         // or a slot, whose destructor must run under no lock.
@@ -161,7 +161,7 @@ impl Slot {
         let number = self.context.protocol.identity().next_attempt();
         let mut state = self.state.lock();
         let mut step = self.begin_step();
-        state.take_news(step.now);
+        state.take_news();
         let entered =
             state.enter(EnterRequest { options: *options, wait_limit, number }, &mut step);
 
@@ -417,9 +417,8 @@ impl Slot {
     /// How many waiters are known, here and in other processes.
     pub(crate) fn waiters(&self) -> usize {
         let mut state = self.state.lock();
-        let now = self.context.now();
-        state.take_news(now);
-        state.waiters(now)
+        state.take_news();
+        state.waiters(self.context.now())
     }
 
     /// Cancels all waits of this process for this name. Returns how many there were.

@@ -18,9 +18,7 @@ impl Slot {
         let number = self.context.protocol.identity().next_attempt();
         let (begins, lingering) = self.transition(|state, step| {
             let begins = state.begin_upgrade(number, step);
-            let lingering: Vec<_> =
-                std::iter::from_fn(|| state.end_linger(|_, _| begins, step)).collect();
-            (begins, lingering)
+            (begins, state.end_lingers(|_, _| begins, step))
         });
         // It would wait for these too.
         for lease in lingering {

@@ -48,8 +48,8 @@ impl Slot {
     /// Ends all lingers whose time is over. Returns their leases, which the caller releases or drops.
     pub(crate) fn end_lingers(self: &Arc<Slot>, now: Moment) -> Vec<EndedLinger> {
         let is_over = |_: &Entry, lease: &Lease| lease.has_lingered(now);
-        let end = || self.transition(|state, step| state.end_linger(is_over, step));
-        std::iter::from_fn(end).map(|lease| self.ended_linger(lease)).collect()
+        let ended = self.transition(|state, step| state.end_lingers(is_over, step));
+        ended.into_iter().map(|lease| self.ended_linger(lease)).collect()
     }
 
     /// The lease of a linger that was ended. The caller releases or drops it.
@@ -121,7 +121,7 @@ impl WatchedSlot for Slot {
         let lost = self.transition_of(state, |state, step| {
             let now = step.now;
             let is_over = |_: &Entry, lease: &Lease| lease.has_lingered(now);
-            while let Some(lease) = state.end_linger(is_over, step) {
+            for lease in state.end_lingers(is_over, step) {
                 // The worker releases them, and does no I/O for one slot alone: the releases travel with the others in the
                 // next pipeline.
                 self.release_in_background(&lease);

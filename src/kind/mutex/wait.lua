@@ -106,7 +106,13 @@ local function take_or_wait()
     elseif is_behind then
       ahead = redis.call('ZCARD', KEYS[3]) - 1
     end
-    if channel and ahead == 0 then
+    -- The first who waits tells the holder. Where that one is not heard of any more, each of the others does.
+    local tells = ahead == 0
+    if channel and not (tells or is_new) then
+      local first = redis.call('ZRANGE', KEYS[3], '(0', '+inf', 'BYSCORE', 'LIMIT', '0', '1')[1]
+      tells = (tonumber(redis.call('ZSCORE', KEYS[4], first or '')) or 0) <= now
+    end
+    if channel and tells then
       local waiters = is_new and 1 or redis.call('ZCARD', KEYS[3]) -- a new one with nobody ahead is alone
       redis.pcall('PUBLISH', channel, table.concat({'w', number, waiters, KEYS[1]}, ' '))
     end

@@ -71,7 +71,7 @@ local function line_up()
     return {1, tonumber(token), now, redis.call('ZCARD', KEYS[3])}
   end
   keep_line(ARGV[6], ARGV[4])
-  tell_holders()
+  tell_holders('256')
   return busy(0)
 end
 

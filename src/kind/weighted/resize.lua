@@ -34,7 +34,7 @@ end
 purge()
 serve(tonumber(ARGV[3]))
 if used > limit then
-  tell_holders()
+  tell_holders('10000') -- nobody else tells them of the limit
 elseif used == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
 end

@@ -74,14 +74,10 @@ local function recount()
 end
 
 -- Tells the clients that hold that somebody waits, or that they hold more than the limit (rule 34): each once, for all that
--- it holds. To look at all holders would take too long where there are very many, and of those who wait they learn by their
--- next requests. Of the limit they do not, so that all within reason are told.
-local function tell_holders()
+-- it holds. It looks at the first holders, so many at most: the others learn of those who wait by their next requests.
+local function tell_holders(most)
   -- As in renew.lua: those who wait may be the ones of the holder's own client.
-  local waiters, most = redis.call('ZCARD', KEYS[3]), '256'
-  if used > limit then
-    waiters, most = waiters + 1, '10000'
-  end
+  local waiters = redis.call('ZCARD', KEYS[3]) + (used > limit and 1 or 0)
   local is_told = {}
   for _, attempt in ipairs(holders(most)) do
     local channel, number = listener(attempt)

@@ -86,7 +86,7 @@ local function is_behind_holders(ahead)
     return ahead == 0
   end
   local holds = {}
-  for _, attempt in ipairs(holders('32')) do
+  for _, attempt in ipairs(holders('256')) do
     holds[listener(attempt) or ''] = true
   end
   for _, attempt in ipairs(redis.call('ZRANGE', KEYS[3], '(0', '(' .. text(place), 'BYSCORE')) do
@@ -122,7 +122,7 @@ local function line_up()
   end
   local ahead = redis.call('ZCOUNT', KEYS[3], '(0', '(' .. text(place))
   if is_behind_holders(ahead) then
-    tell_holders()
+    tell_holders('256')
   end
   return busy(ahead)
 end

@@ -1,8 +1,8 @@
 //! The messages that a slot receives.
 
-use crate::base::time::Moment;
 use crate::engine::lease::Count;
 use crate::engine::slot::acquirer::ReceivedGrant;
+use crate::engine::slot::entry::Entry;
 use crate::engine::slot::state::SlotState;
 use crate::engine::slot::step::Step;
 use crate::protocol::wake_message::GrantMessage;
@@ -31,40 +31,40 @@ impl SlotState {
     ) -> bool {
         // Where several hold at a time, they wait for what any of them gives back, and the message is for all that this
         // process holds: a process gets one, and the attempt that it names may have been given back since.
-        let is_meant = |it: u64| self.overlaps || it == number;
-        if self
-            .entries
-            .iter()
-            .any(|entry| is_meant(entry.number) && entry.releasing_since().is_none())
-        {
+        let for_all = self.overlaps;
+        let is_meant = |entry: &Entry| {
+            (for_all || entry.number == number) && entry.releasing_since().is_none()
+        };
+        if self.entries.iter().any(is_meant) {
             // Also by a thread of this process: the lease lasts no longer for those that are in.
             self.door.shut();
         }
         let waiters = self.elsewhere(waiters, number);
-        if self.overlaps && waiters == 0 {
+        if for_all && waiters == 0 {
             return false;
         }
-        // Also where the message comes before the reply with the grant.
         // A message that counts none was sent by a waiter all the same.
         let waiters = waiters.max(1);
-        let companions = self.companions.iter_mut().map(|it| &mut it.heard);
-        let heard = self.acquirer.iter_mut().map(|it| &mut it.heard).chain(companions);
-        let asked = heard.filter(|heard| is_meant(heard.number)).map(|it| &mut it.demand);
-        let held = self
-            .entries
+        // Also what is granted already, where the message comes before the reply. An attempt that only stands in the line
+        // learns by its grant.
+        let acquirer = self
+            .acquirer
             .iter_mut()
-            .filter(|it| is_meant(it.number) && it.releasing_since().is_none());
-        let demands = asked.chain(held.map(|entry| &mut entry.demand));
-        demands.map(|demand| demand.set(waiters, step.now)).count() > 0
+            .filter(|it| it.heard.number == number || for_all && it.inherits().is_none());
+        let companions = self.companions.iter_mut().map(|it| &mut it.heard);
+        let companions = companions.filter(|heard| for_all || heard.number == number);
+        let asked = acquirer.map(|it| &mut it.heard).chain(companions).map(|it| &mut it.demand);
+        let held = self.entries.iter_mut().filter(|entry| is_meant(entry)).map(|it| &mut it.demand);
+        asked.chain(held).map(|demand| demand.set(waiters, step.now)).count() > 0
     }
 
     /// The reply to a request about an entry counts those who wait.
-    pub(super) fn on_counted(&mut self, index: usize, count: Count, now: Moment) {
+    pub(super) fn on_counted(&mut self, index: usize, count: Count) {
         let number = self.entries[index].number;
         self.door.counted(number, count.sent, count.waiters);
         let waiters = self.elsewhere(count.waiters, number);
         if waiters > 0 {
-            self.entries[index].demand.set(waiters, now);
+            self.entries[index].demand.set(waiters, count.received);
         }
     }
 
@@ -78,7 +78,9 @@ impl SlotState {
             let may_wait = acquirer.queued.is_some() || acquirer.asked_at().is_some();
             acquirer.waits && may_wait && acquirer.heard.number != number
         });
-        waiters.saturating_sub(u32::from(self.overlaps && is_own))
+        // An upgrade of this process stands before everybody.
+        let own = u32::from(is_own) + u32::from(self.upgrader.is_some());
+        if self.overlaps { waiters.saturating_sub(own) } else { waiters }
     }
 
     /// A message reports that this attempt was evicted: the worker asks Redis about its lease at once.
@@ -143,6 +145,8 @@ impl SlotState {
         // One of the missed messages may have said that somebody waits. Assumed for the rest of the
         // attempt: wrongly assumed it costs a release, wrongly denied it costs a waiter its turn (rule
         // 18).
-        self.entries.iter_mut().for_each(|entry| entry.demand.wanted = true);
+        let companions = self.companions.iter_mut().map(|it| &mut it.heard.demand);
+        let held = self.entries.iter_mut().map(|entry| &mut entry.demand);
+        companions.chain(held).for_each(|demand| demand.wanted = true);
     }
 }

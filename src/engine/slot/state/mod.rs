@@ -41,7 +41,7 @@
 //! | `unlock` | held | held by the next thread, lingering or releasing | the next thread holds; an acquirer that rests is given |
 //! | `end_over` | held | held by those whose time is not over | losses; the caller removes an entry without a hold |
 //! | `remove` | held (lost), releasing (done) | no entry | the next thread acquires; the worker forgets the lease |
-//! | `end_linger` | lingering | releasing | the caller releases the lease |
+//! | `end_lingers` | lingering | releasing | the caller releases the lease |
 //! | `on_grant` | any acquirer | same, with a grant | the acquirer wakes |
 //! | `request_retry` | any acquirer | same, to ask at once | the acquirer wakes |
 //! | `on_wanted`, `want_held`, `on_evicted` | any | same, noted for that attempt, and `on_wanted` for all where holds overlap | after an eviction the worker asks about the lease |
@@ -407,7 +407,7 @@ impl SlotState {
         step: &mut Step,
     ) -> Vec<Arc<Lease>> {
         // What no thread has must not keep this process out. None lingers anew while a thread acquires.
-        let ended: Vec<_> = std::iter::from_fn(|| self.end_linger(|_, _| true, step)).collect();
+        let ended = self.end_lingers(|_, _| true, step);
         if let Some(acquirer) = &mut self.acquirer {
             if self.overlaps && acquirer.queued.is_none() {
                 acquirer.queued = queued.map(|standing| Box::new(*standing.options));
@@ -644,11 +644,11 @@ impl SlotState {
     }
 
     /// Takes up what replies have counted, before the next event.
-    pub(super) fn take_news(&mut self, now: Moment) {
+    pub(super) fn take_news(&mut self) {
         for index in 0..self.entries.len() {
             let lease = self.entries[index].lease.upgrade();
             if let Some(count) = lease.and_then(|lease| lease.news.take()) {
-                self.on_counted(index, count, now);
+                self.on_counted(index, count);
             }
         }
     }

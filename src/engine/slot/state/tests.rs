@@ -72,7 +72,7 @@ impl Bench {
     fn transition<T>(&mut self, event: impl FnOnce(&mut SlotState, &mut Step) -> T) -> T {
         let mut step = Step::new(self.now, self.hears, self.closing);
         step.announces = true;
-        self.state.take_news(self.now);
+        self.state.take_news();
         let outcome = event(&mut self.state, &mut step);
         for (lease, due) in step.watched.iter() {
             lease.note_due(lease.due().min(*due));
@@ -206,9 +206,9 @@ impl Bench {
         has_lease
     }
 
-    fn end_linger(&mut self) -> bool {
-        let ended = self.transition(|state, step| state.end_linger(|_, _| true, step));
-        let is_ended = ended.is_some();
+    fn end_lingers(&mut self) -> bool {
+        let ended = self.transition(|state, step| state.end_lingers(|_, _| true, step));
+        let is_ended = !ended.is_empty();
         self.releasing.extend(ended);
         is_ended
     }
@@ -452,7 +452,10 @@ fn lease_that_was_waited_for_elsewhere_knows_it_when_it_is_released() {
             if is_wanted {
                 report(&mut bench);
             }
-            bench.transition(|state, step| state.end_linger(|_, _| true, step)).expect("it lingers")
+            bench
+                .transition(|state, step| state.end_lingers(|_, _| true, step))
+                .pop()
+                .expect("it lingers")
         } else {
             if is_wanted {
                 report(&mut bench);
@@ -559,7 +562,7 @@ fn random_events_keep_the_invariants() {
                     bench.remove(&hold.lease);
                 }
                 9 => match random.u8(0..4) {
-                    0 => _ = bench.end_linger(),
+                    0 => _ = bench.end_lingers(),
                     1 => bench.transition(|state, step| state.request_retry(step)),
                     2 => {
                         let waiting = bench.waiting.len();
@@ -585,7 +588,7 @@ fn random_events_keep_the_invariants() {
                 _ = bench.unlock();
             } else if let Some(lease) = bench.releasing.pop() {
                 bench.remove(&lease);
-            } else if !bench.end_linger() {
+            } else if !bench.end_lingers() {
                 break;
             }
             bench.check();
@@ -661,7 +664,7 @@ fn transitions_match_the_list() {
                     bench.remove(&lease);
                     "given back"
                 }
-                9 if bench.end_linger() => "the linger ends",
+                9 if bench.end_lingers() => "the linger ends",
                 10 => {
                     bench.hears = random.bool();
                     bench.clock.put_forward(bench.now.after(SECOND / 50));

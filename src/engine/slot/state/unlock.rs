@@ -155,25 +155,28 @@ impl SlotState {
         (allowed && !linger.is_zero()).then(|| step.now.after(linger))
     }
 
-    /// Ends a linger that matches. The caller releases its lease, and then calls
-    /// [`remove`](Self::remove).
-    pub(in crate::engine::slot) fn end_linger(
+    /// Ends the lingers that match. The caller releases their leases, and then calls [`remove`](Self::remove) for each.
+    pub(in crate::engine::slot) fn end_lingers(
         &mut self,
         which: impl Fn(&Entry, &Lease) -> bool,
         step: &mut Step,
-    ) -> Option<Arc<Lease>> {
-        let (index, lease) = self.entries.iter().enumerate().find_map(|(index, entry)| {
-            let lease = entry.lingering().filter(|lease| which(entry, lease))?;
-            Some((index, Arc::clone(lease)))
-        })?;
-        self.entries[index].pass_demand_to(&lease);
-        // The entry stays, as releasing: a free slot would let the next thread ask Redis before the
-        // release does, and a shutdown would see nothing under way.
-        self.entries[index].phase = EntryPhase::Releasing { since: step.now };
-        step.forget(&lease);
-        if self.entries.len() <= 1 {
+    ) -> Vec<Arc<Lease>> {
+        let mut ended = Vec::new();
+        for entry in &mut self.entries {
+            let Some(lease) = entry.lingering().filter(|lease| which(entry, lease)).map(Arc::clone)
+            else {
+                continue;
+            };
+            entry.pass_demand_to(&lease);
+            // The entry stays, as releasing: a free slot would let the next thread ask Redis before the
+            // release does, and a shutdown would see nothing under way.
+            entry.phase = EntryPhase::Releasing { since: step.now };
+            step.forget(&lease);
+            ended.push(lease);
+        }
+        if !ended.is_empty() && self.entries.len() <= 1 {
             self.end_use(step);
         }
-        Some(lease)
+        ended
     }
 }

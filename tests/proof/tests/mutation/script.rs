@@ -370,10 +370,16 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "while grants < 1 do",
     ),
     (
+        "dead-waiter-hides-the-others",
+        "kind/mutex/wait.lua",
+        "if channel and not (tells or is_new) then",
+        "if false then",
+    ),
+    (
         "limit-told-to-the-first-holders",
         "kind/weighted/serve.lua",
-        "waiters, most = waiters + 1, '10000'",
-        "waiters = waiters + 1",
+        "  local is_told = {}\n",
+        "  local is_told, most = {}, '256'\n",
     ),
     (
         "grant-counts-those-beside-it",
@@ -546,8 +552,8 @@ pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "permits-passed-past-the-limit",
         "kind/weighted/serve.lua",
-        "waiters, most = waiters + 1, '10000'",
-        "most = '10000'",
+        " + (used > limit and 1 or 0)\n  local is_told",
+        "\n  local is_told",
     ),
     (
         "weighted-full-lease-on-a-repeated-grant",

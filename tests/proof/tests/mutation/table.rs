@@ -1340,6 +1340,16 @@ pub(crate) const MUTATIONS: &[Mutation] = &[
         "leasehold::tests::tail::waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over",
     ),
     bug(
+        "dead-waiter-hides-the-others",
+        "rule 18",
+        "leasehold::tests::waiter::waiters_behind_a_dead_one_are_told_of",
+    ),
+    bug(
+        "upgrade-counts-as-another-process",
+        "rule 18",
+        "leasehold::engine::slot::state::tests::overlap::upgrade_of_this_process_is_not_counted",
+    ),
+    bug(
         "linger-outlives-its-client",
         "rule 18",
         "leasehold::tests::close::what_lingers_ends_with_the_last_client_and_lock",

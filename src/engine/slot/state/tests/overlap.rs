@@ -167,6 +167,18 @@ fn lease_is_not_passed_on_past_those_who_wait_elsewhere() {
     }
 }
 
+#[test]
+fn upgrade_of_this_process_is_not_counted() {
+    let mut bench = holder_and_acquirer();
+    let number = bench.state.entries[0].number;
+    assert!(bench.transition(|state, step| state.begin_upgrade(1, step)));
+    for (waiters, others) in [(2, 0), (3, 1)] {
+        bench.transition(|state, step| state.on_wanted(number, waiters, step));
+        let remote = bench.state.entries[0].demand.remote(bench.now);
+        assert_eq!(remote, others, "with the acquirer and the upgrade, {waiters} wait");
+    }
+}
+
 /// Nobody tells that a waiter has given up, or died: its heartbeats are missed.
 #[test]
 fn count_of_waiters_ends_without_a_heartbeat() {
@@ -184,8 +196,9 @@ fn count_of_waiters_ends_without_a_heartbeat() {
     assert_eq!(bench.state.waiters(bench.now), 0);
     // It has had a waiter all the same (rule 18).
     assert!(bench.state.entries[0].demand.wanted);
+    bench.clock.put_forward(bench.now);
     bench.held[0].lease.counted(Moment::PAST, Some(2));
-    bench.transition(|state, step| state.end_linger(|_, _| false, step));
+    bench.transition(|state, step| state.end_lingers(|_, _| false, step));
     assert_eq!(bench.state.waiters(bench.now), 2, "by a renewal");
 }
 
