@@ -226,9 +226,10 @@ fn lower_limit_ends_all_lingers_of_another_process() {
             // The message is for all of them.
             until(|| held.iter().all(|guard| guard.waiters() > 1));
             server.advance(Duration::from_millis(1));
-            held.pop().unwrap().release().unwrap();
+            // The message names one of them, which may be one of these.
+            (0..2).for_each(|_| held.pop().unwrap().release().unwrap());
             let left = gpus.holders().unwrap().len();
-            assert_eq!(left, PERMITS as usize - 1, "the lease was handed off over the limit");
+            assert_eq!(left, PERMITS as usize - 2, "a lease was handed off over the limit");
             held.clear();
             server.run_until(|| !passed.is_empty());
         } else {
