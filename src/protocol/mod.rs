@@ -49,7 +49,7 @@
 //! | 18 | Grants and replies report how many wait. An attempt that has had a waiter never lingers. A waiter tells the holders if all who wait before it are clients that hold, and a waiter's own holders know those that wait before it. |
 //! | 19 | A token is never ahead of the server's clock, unless the counter is: then the server mints it. A hold that begins without Redis takes the next token once that clock has reached it, and waits for that if it is a few microseconds away. The last token used is written back. |
 //! | 20 | Numbers reach Redis with all their digits: no exponent, and below 2⁵³. |
-//! | 21 | Two tokens are equal only if they were minted in one tick of the clock around a `FLUSHALL`, or the clock was set back by more than an outage that lost the data. |
+//! | 21 | Two tokens are equal only if they were minted in one tick of the clock around a `FLUSHALL`, or by two servers that both granted the lock, or the clock was set back by more than an outage that lost the data. |
 //! | 22 | The hold count in Redis is for people; no reentry waits for it. |
 //! | 23 | A weighted lock is one sorted set with its limit, the sum of the weights, and its holders with their slots and leases' ends. A script that adds a holder writes it and the sum by one `ZADD`; one that takes it out subtracts its weight, and only if it is there. |
 //! | 24 | A script takes out holders whose leases have ended before it looks at what fits, and then grants; so does a heartbeat. Renewals do neither. A sum that is too high is safe, so what fits anyway need not look. A request counts the holders again before it is refused for the sum, where at most 64 hold: a holder that was taken out by hand has left its weight. |

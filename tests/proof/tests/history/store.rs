@@ -21,19 +21,21 @@ impl Content {
     }
 }
 
-/// Lets a token in if none above it was there before, and returns the set.
+/// Lets a token in if none above it was there before, nor the same of another holder, and returns the set. Two servers that
+/// both grant a lock can make one token in the same microsecond.
 const ENTER: &str = "
-local last = redis.call('HGET', KEYS[1], 'token')
-if last and tonumber(last) > tonumber(ARGV[1]) then
+local last, holder = unpack(redis.call('HMGET', KEYS[1], 'token', 'holder'))
+if last and (tonumber(last) > tonumber(ARGV[1]) or last == ARGV[1] and holder ~= ARGV[2]) then
   return false
 end
-redis.call('HSET', KEYS[1], 'token', ARGV[1])
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'holder', ARGV[2])
 return redis.call('HGET', KEYS[1], 'values') or ''
 ";
 
-/// Writes the set if no token above this one was there before.
+/// Writes the set if this holder was the last one that was let in.
 const WRITE: &str = "
-if tonumber(redis.call('HGET', KEYS[1], 'token')) > tonumber(ARGV[1]) then
+local last, holder = unpack(redis.call('HMGET', KEYS[1], 'token', 'holder'))
+if last ~= ARGV[1] or holder ~= ARGV[3] then
   return 0
 end
 redis.call('HSET', KEYS[1], 'values', ARGV[2])
@@ -60,16 +62,23 @@ impl Store {
         redis::cmd("SET").arg(object).arg(text).exec(&mut self.0).expect("written");
     }
 
-    /// Reads a set with a token, or returns `None` if a later one was there.
-    pub(crate) fn enter(&mut self, object: &str, token: u64) -> Option<Content> {
+    /// Reads a set with the token of a holder, or returns `None` if a later one was there, or the same of another.
+    pub(crate) fn enter(&mut self, object: &str, token: u64, holder: &str) -> Option<Content> {
         let mut eval = redis::cmd("EVAL");
-        let entered = eval.arg(ENTER).arg(1).arg(object).arg(token).query(&mut self.0);
+        let entered = eval.arg(ENTER).arg(1).arg(object).arg(token).arg(holder).query(&mut self.0);
         entered.map(|text: Option<String>| text.map(Content)).expect("a set")
     }
 
-    /// Writes a set with a token, and returns whether no later one was there.
-    pub(crate) fn write_fenced(&mut self, object: &str, token: u64, text: &str) -> bool {
+    /// Writes a set with the token of a holder, and returns whether no other was let in since.
+    pub(crate) fn write_fenced(
+        &mut self,
+        object: &str,
+        token: u64,
+        holder: &str,
+        text: &str,
+    ) -> bool {
         let mut eval = redis::cmd("EVAL");
-        eval.arg(WRITE).arg(1).arg(object).arg(token).arg(text).query(&mut self.0).expect("a set")
+        eval.arg(WRITE).arg(1).arg(object).arg(token).arg(text).arg(holder);
+        eval.query(&mut self.0).expect("a set")
     }
 }

@@ -189,10 +189,11 @@ impl<'a> Worker<'a> {
     pub(crate) fn change_now(&mut self, object: &str, token: u64) {
         let (object, value) = (format!("tokens:{object}"), self.value());
         self.call("add", &object, format_args!(" value={value} token={token}"));
-        let Some(before) = self.store.enter(&object, token) else {
+        let holder = format!("{}.{}", std::process::id(), self.thread);
+        let Some(before) = self.store.enter(&object, token, &holder) else {
             return self.line(now(), "no", "add", &object, format_args!(" refused=read"));
         };
-        let is_written = self.store.write_fenced(&object, token, &before.with(&value));
+        let is_written = self.store.write_fenced(&object, token, &holder, &before.with(&value));
         let at = now();
         if is_written {
             self.added(at, &object, &before);
