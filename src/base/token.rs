@@ -10,7 +10,10 @@ use std::fmt;
 ///
 /// A token that Redis makes is at least the server's time in microseconds, so tokens keep growing
 /// after the lock's keys expired or were flushed. A hold that is handed off inside a process has
-/// the next number, once the server's clock has come so far.
+/// the next number, once the server's clock has come so far. Two servers that both grant a lock, as
+/// around a fail-over, can make one token in the same microsecond:
+/// [limits](crate::guide::limits#what-breaks-the-order-of-tokens) says what a resource does about
+/// that.
 ///
 /// A token fits into 53 bits, and so exactly into a JavaScript or Lua number and into a signed
 /// 64-bit column: `get() as i64` is the same number, for drivers that take no `u64`. A command to
