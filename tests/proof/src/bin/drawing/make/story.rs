@@ -101,8 +101,9 @@ pub(crate) fn sweep() -> Result<Sequence> {
     stage.step("Four seconds later C stands behind B.")?;
     stage.set_clock_ahead(SECOND * 4, C)?;
     stage.join(C)?;
-    stage.step("C's heartbeat leaves B alone: it may come back.")?;
+    stage.step("C's heartbeat tells A, as B does not, and leaves B alone: it may come back.")?;
     stage.expect(C, Operation::Beat, SECOND)?;
+    stage.expect_message(A)?;
     stage.step("Six seconds after B began to count as dead, a heartbeat of C takes B out.")?;
     stage.set_clock_ahead(SECOND * 8, C)?;
     stage.expect(C, Operation::Beat, SECOND)?;
