@@ -16,15 +16,18 @@ pub(crate) mod several;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, Lease, LockClient, LockOptions};
+use leasehold::{Error, Lease, LockClient, LockClientBuilder, LockOptions};
 use leasehold_support::lag::{self, Spent};
 use leasehold_support::{Proxy, Server};
 use redis::FromRedisValue;
 
 use kind::KINDS;
 
-/// The longest that a test waits for what must come.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// The longest that a test waits for what must come: an upper bound, and no setting of a client.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// The time-outs of clients in tests that are not about time-outs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a noisy machine may add to a bound, besides the time that it does not run at all.
 pub(crate) const SLACK: Duration = ms(500);
@@ -38,8 +41,19 @@ pub(crate) fn server() -> Server {
     Server::start().expect("a server")
 }
 
+/// A client for tests that are not about time-outs: a machine that stands still for a while fails no call.
 pub(crate) fn open(server: &Server) -> LockClient {
+    patient(LockClient::builder(server.url())).build().expect("a client")
+}
+
+/// A client with the time-outs that users have by default, for tests about them.
+pub(crate) fn open_default(server: &Server) -> LockClient {
     LockClient::open(server.url()).expect("a client")
+}
+
+/// Time-outs that no pause of the machine reaches.
+pub(crate) fn patient(builder: LockClientBuilder) -> LockClientBuilder {
+    builder.command_timeout(PATIENCE).connect_timeout(PATIENCE).max_wait(PATIENCE)
 }
 
 /// A server that knows all scripts, and a proxy before it.
@@ -62,8 +76,7 @@ pub(crate) fn hasty(url: &str) -> LockClient {
 
 /// Makes all scripts known to the server, so that each call is one command.
 pub(crate) fn warm(server: &Server) {
-    let builder = LockClient::builder(server.url()).command_timeout(SOON).connect_timeout(SOON);
-    let client = builder.max_wait(SOON).build().expect("a client");
+    let client = open(server);
     for kind in KINDS {
         let guard = kind.open(&client, "warm").lock().expect("a guard");
         guard.extend(ms(40_000)).expect("an answer");

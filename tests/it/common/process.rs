@@ -6,7 +6,7 @@ use leasehold_support::Child;
 use leasehold_support::child::role;
 
 const ROLE: &str = "alone";
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Ends the calling test here, having run it in a process of its own, where this does nothing.
 macro_rules! in_own_process {

@@ -17,7 +17,7 @@ use crate::directory::Directory;
 use crate::signal::{self, Signal};
 
 /// How long a server may take to reply.
-pub(crate) const START: Duration = Duration::from_secs(10);
+pub(crate) const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 

@@ -17,7 +17,7 @@ use crate::link::{Link, Target};
 use crate::server::Server;
 
 /// The longest time until a new child has closed the descriptors of its parent.
-const LONGEST_START: Duration = Duration::from_secs(5);
+const LONGEST_START: Duration = Duration::from_secs(60);
 
 /// A message that passes through a [`Proxy`], or is lost there.
 #[derive(Debug, Clone, Copy)]

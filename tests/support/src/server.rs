@@ -17,7 +17,7 @@ use crate::fault::server::error_count;
 use crate::process::{Process, Running, START};
 use crate::signal::{self, Signal};
 
-const REPLY: Duration = Duration::from_secs(5);
+const REPLY: Duration = Duration::from_secs(60);
 
 /// A private Redis or Valkey server that dies with its owner.
 ///
