@@ -52,7 +52,6 @@ mod queue;
 mod quorum;
 mod quorum_wait;
 mod reentrant;
-mod regression;
 mod release;
 mod release_for;
 mod renewal;

@@ -270,6 +270,44 @@ fn an_idle_waiter_asks_about_once_a_second() {
     });
 }
 
+/// Regression, redisson#6025: wake-ups that came too late let the waiter spin.
+#[test]
+fn late_wake_ups_do_not_make_a_waiter_spin() {
+    const LATE: u64 = 200;
+    let server = server();
+    warm(&server);
+    let client = open(&server);
+    let guard = open(&server).reentrant_with("x", renewed(60_000)).unwrap().lock().unwrap();
+    // How many ran since the last look.
+    let scripts = || {
+        let sent = server.command_calls(&["eval", "evalsha"]);
+        server.reset_stats();
+        sent
+    };
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| client.reentrant("x").unwrap().lock().map(drop));
+        until("it listens", || listening(&server, &channel("x")) == 1);
+        // To open a client, to lock, and to begin to wait are questions too.
+        scripts();
+        let begin = Instant::now();
+        for _ in 0..LATE {
+            assert_eq!(ask::<u64>(&server, &["PUBLISH", &channel("x"), "0"]), 1);
+        }
+        let mut woken = 0;
+        until("the last is answered", || {
+            thread::sleep(ms(500));
+            let asked = scripts();
+            woken += asked;
+            asked <= 2
+        });
+        // One for each at most, two now that it listens, and one for each heartbeat.
+        let most = LATE + 2 + begin.elapsed().as_secs();
+        assert!(woken <= most, "{woken} questions for {LATE} messages");
+        guard.release().unwrap();
+        waiter.join().unwrap().unwrap();
+    });
+}
+
 /// A channel is listened to only as long as somebody waits there.
 #[test]
 fn unneeded_channel_is_unsubscribed() {

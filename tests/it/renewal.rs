@@ -134,6 +134,27 @@ fn max_hold_also_ends_a_longer_lease_and_extensions() {
     is_lost(&guard, &losses, ms(2_000) + SLACK, LossCause::MaxHold);
 }
 
+/// Regression, CURATOR-604: what a dying session had left was taken for one's own.
+#[test]
+fn leftover_of_an_earlier_hold_is_not_ours() {
+    let server = server();
+    // No request is without a reply in time: the client would release what such a one may have taken.
+    let client = LockClient::builder(server.url()).command_timeout(SOON).build().unwrap();
+    // The hold ends before its lease, which goes on in Redis under the old hold's value.
+    let lock = client.mutex_with("x", fixed(60_000).max_hold(ms(1_500))).unwrap();
+    // Kept, as its end would release what is left; and not by this thread, which locks again.
+    let old = lock.lock().unwrap().into_owned().unwrap();
+    until("it is over", || !old.is_valid());
+    assert_eq!(old.loss().unwrap().cause(), LossCause::MaxHold);
+    let token = old.fencing_token();
+    let owner: String = ask(&server, &["GET", "x"]);
+    assert!(lock.try_lock().unwrap().is_none(), "the old hold's key was taken for a new one's");
+    ask::<bool>(&server, &["PEXPIRE", "x", "1"]);
+    let guard = lock.lock().unwrap();
+    assert_ne!(ask::<String>(&server, &["GET", "x"]), owner);
+    assert!(guard.fencing_token() > token);
+}
+
 /// Each hold has its own span.
 #[test]
 fn max_hold_counts_from_each_hold_anew() {
@@ -371,6 +392,11 @@ fn renewal_is_not_starved_by_an_exhausted_pool() {
 fn extend_after_expiry_is_a_loss_and_makes_no_key() {
     let server = server();
     let client = open(&server);
+    // Redis has it still.
+    let brief = client.mutex_with("y", fixed(60_000).max_hold(ms(1_500))).unwrap().lock().unwrap();
+    until("it is over", || !brief.is_valid());
+    assert!(brief.extend(ms(600_000)).unwrap_err().is_lost());
+    assert!(pttl(&server, "y") <= 60_000);
     let guard = client.mutex_with("x", fixed(1_500)).unwrap().lock().unwrap();
     until("it is over", || !guard.is_valid());
     assert!(guard.extend(ms(60_000)).unwrap_err().is_lost());

@@ -162,6 +162,59 @@ fn timed_out_waiter_leaves_nothing_and_gets_nothing() {
     assert!(!exists(&server, "x"), "handed to {}", owner(&server, "x"));
 }
 
+/// Regression, redisson#2099 and #1104: each waiter in the queue pushed the deadlines of others hours away.
+#[test]
+fn passing_waiters_delay_no_deadline() {
+    let server = server();
+    let guard = open(&server).mutex_with("x", renewed(60_000)).unwrap().lock().unwrap();
+    // Each client is a process of its own to the queue.
+    let clients: Vec<LockClient> = (0..6).map(|_| open(&server)).collect();
+    let latest = || {
+        let last: Vec<(String, f64)> =
+            ask(&server, &["ZREVRANGE", "{x}:beats", "0", "0", "WITHSCORES"]);
+        last.first().map(|(_, score)| *score)
+    };
+    // In the queue, or remembered to be.
+    let queued = || {
+        let count = |key| ask::<u64>(&server, &["ZCARD", key]);
+        count("{x}:queue") + count("{x}:beats")
+    };
+    let patient = open(&server);
+    thread::scope(|scope| {
+        let patient = scope.spawn(|| patient.mutex("x").unwrap().lock().map(|_| Instant::now()));
+        until("the patient one waits", || queued() == 2);
+        let mut most = 0;
+        // On a busy machine they may give up before they queue.
+        for round in 0..500 {
+            if round >= 5 && most > 2 {
+                break;
+            }
+            let hasty = clients.iter().map(|client| {
+                scope.spawn(|| {
+                    client.mutex("x").unwrap().try_lock_for(ms(150)).is_ok_and(|g| g.is_some())
+                })
+            });
+            let hasty: Vec<_> = hasty.collect();
+            until("some of them wait, or all have given up", || {
+                most = most.max(queued());
+                hasty.iter().all(|hasty| hasty.is_finished())
+            });
+            assert!(hasty.into_iter().all(|hasty| !hasty.join().unwrap()));
+            // A waiter counts as dead 3 s after it was last heard of, also where others wait.
+            let deadline = latest().expect("the patient one waits") / 1e6;
+            let (seconds, _): (f64, f64) = ask(&server, &["TIME"]);
+            let away = deadline - seconds;
+            // Where the machine stands still, it may be over.
+            assert!((-60.0..=4.0).contains(&away), "it is {away} s away");
+        }
+        assert!(most > 2, "nobody ever waited beside the patient one");
+        let begin = Instant::now();
+        guard.release().unwrap();
+        let took = patient.join().unwrap().unwrap().spent_since(begin);
+        assert!(took < ms(1_000) + SLACK, "{took:?}");
+    });
+}
+
 #[test]
 fn wait_ends_at_the_callers_deadline() {
     let server = server();
