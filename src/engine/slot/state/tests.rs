@@ -611,8 +611,8 @@ fn place(state: &SlotState) -> &'static str {
     }
 }
 
-/// The ways of an exclusive slot from state to state, as random events take it. A drawing in the guide is made
-/// from this list; `LEASEHOLD_REMAKE=1` writes it anew.
+/// The ways of an exclusive slot from state to state, as random events take it. A drawing in the guide shows them;
+/// `LEASEHOLD_REMAKE=1` writes the list anew.
 #[test]
 fn transitions_match_the_list() {
     let mut found = std::collections::BTreeSet::new();
