@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::log::warnings;
 use crate::common::process::in_own_process;
-use crate::common::{SOON, ask, fixed, ms, names, open, server};
+use crate::common::{SOON, ask, fixed, ms, names, open, patient, server};
 use leasehold::{DistributedLock, Lease, LockClient, LockClientBuilder, LockOptions, QuorumClient};
-use leasehold_support::Child;
 use leasehold_support::lag::{self, Spent as _};
+use leasehold_support::{Child, Server};
 
 /// Where no server is: any I/O would end in an error of another kind.
 const NOWHERE: &str = "unix:///does/not/exist/s";
@@ -82,13 +82,17 @@ fn lock_and_release_change_no_other_lock() {
 fn any_bytes_are_a_name() {
     let server = server();
     let client = open(&server);
-    let names: [&[u8]; 8] = [
+    let names: [&[u8]; 12] = [
         b"\0",
         b"a\r\nDEL b\r\n",
         b"\xff\xfe\x00",
         "schl\u{fc}ssel \u{1f512}".as_bytes(),
+        b"{a}",
         b"{a}{b}",
         b"}{",
+        b"{}",
+        b"{",
+        b"x{y}z",
         b"%s %d $1 KEYS[1] ' \"",
         &[b'n'; 65_536],
     ];
@@ -378,6 +382,17 @@ fn unescaped_characters_of_a_password_are_explained() {
     for url in ["redis://:a/b@host", "redis://:a?b@host", "redis://u:a#b@host:1"] {
         names(&LockClient::open(url).unwrap_err(), ["password", "unescaped", "%2F"]);
     }
+}
+
+/// The last `@` ends the password, and the first `:` begins it.
+#[test]
+fn password_with_an_at_sign_and_a_colon_needs_no_escape() {
+    let server = Server::builder().tcp().start().unwrap();
+    ask::<()>(&server, &["ACL", "SETUSER", "worker", "on", ">s3@:cret", "~*", "&*", "+@all"]);
+    let url = format!("redis://worker:s3@:cret@{}", server.addr());
+    let client = patient(LockClient::builder(url)).build().unwrap();
+    client.mutex("x").unwrap().lock().unwrap().release().unwrap();
+    assert!(!format!("{client:?}").contains("cret"));
 }
 
 #[test]

@@ -61,7 +61,10 @@ fn a_wait_of_zero_is_one_attempt() {
     let (client, other) = (open(&server), open(&server));
     let guard = client.mutex("x").unwrap().lock().unwrap();
     let lock = other.mutex("x").unwrap();
+    server.reset_stats();
     assert!(lock.try_lock_for(Duration::ZERO).unwrap().is_none());
+    assert_eq!(server.command_calls(&["eval", "evalsha"]), 1);
+    assert!(!exists(&server, "{x}:queue"), "it queued");
     assert!(lock.try_lock_until(Instant::now()).unwrap().is_none());
     assert!(lock.try_lock_until(Instant::now() - ms(10)).unwrap().is_none());
     guard.release().unwrap();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::kind::{Kind, Outcome};
 use crate::{
-    acquire, client, clock, cluster, election, group, holder, input, key, queue, quorum, refusal,
-    release, semaphore, server, several, tail,
+    acquire, client, clock, cluster, election, group, holder, key, queue, quorum, refusal, release,
+    semaphore, server, several, tail,
 };
 
 /// How many kinds the registry has at least.
@@ -32,7 +32,7 @@ fn slow() -> Vec<&'static Kind> {
 
 /// All others.
 fn quick() -> Vec<&'static Kind> {
-    let files: [&'static [Kind]; 15] = [
+    let files: [&'static [Kind]; 14] = [
         &quorum::KINDS,
         &acquire::KINDS,
         &release::KINDS,
@@ -47,7 +47,6 @@ fn quick() -> Vec<&'static Kind> {
         &key::KINDS,
         &client::KINDS,
         &clock::KINDS,
-        &input::KINDS,
     ];
     files.iter().flat_map(|kinds| kinds.iter()).collect()
 }

@@ -14,7 +14,6 @@
 //! | `quorum` | faults of a few and of most of several servers |
 //! | `cluster` | faults of a cluster |
 //! | `group` | faults of a master's replicas and of its sentinels |
-//! | `input` | bad input, each row of which is a kind |
 //! | `clock` | wall clocks that jump, of servers and of processes |
 //! | `client`, `role` | faults of the processes and threads that use locks; the roles of the processes |
 //! | `census` | the list of all kinds, and the checks of all of them |
@@ -41,7 +40,6 @@ mod common;
 mod election;
 mod group;
 mod holder;
-mod input;
 mod key;
 mod kind;
 mod queue;
