@@ -10,7 +10,7 @@ use crate::common::{
     HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server,
     until, warm, within,
 };
-use leasehold::{Guard, LockClient, LossCause};
+use leasehold::{Guard, LockClient};
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
@@ -31,24 +31,6 @@ fn stays_away(server: &Server, key: &str) {
     while begin.elapsed() < ms(250) {
         assert!(!exists(server, key), "a ghost, for {} ms more", pttl(server, key));
         thread::sleep(ms(5));
-    }
-}
-
-#[test]
-fn grant_with_a_lost_reply_is_recognised_as_ours() {
-    for action in [Action::LoseReply, Action::HalfReply] {
-        // Anew each time: what the worker makes sure of later would be counted, and meet the fault.
-        let (server, proxy) = behind_proxy();
-        let client = LockClient::open(proxy.url()).unwrap();
-        let fault = proxy.add(Fault::request("ours", action));
-        server.reset_stats();
-        let guard = client.mutex("ours").unwrap().try_lock().unwrap().expect("ours");
-        assert_eq!((fault.fired(), scripts(&server)), (1, 2));
-        let counter: u64 = ask(&server, &["GET", "{ours}:fence"]);
-        assert_eq!(guard.fencing_token().get(), counter);
-        guard.check().unwrap();
-        guard.release().unwrap();
-        stays_away(&server, "ours");
     }
 }
 
@@ -216,20 +198,6 @@ fn late_reply_makes_no_grant_valid_beyond_redis() {
 }
 
 #[test]
-fn a_request_cut_before_the_server_is_repeated_once() {
-    let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
-    for (name, action) in [("cut-first", Action::Cut), ("cut-half", Action::CutHalf)] {
-        // A name each: the worker makes sure of the one before later on, and would meet the fault.
-        let fault = proxy.add(Fault::request(name, action));
-        let guard = client.mutex(name).unwrap().try_lock().unwrap().expect("free");
-        assert_eq!(fault.fired(), 1);
-        guard.release().unwrap();
-        stays_away(&server, name);
-    }
-}
-
-#[test]
 fn dropped_request_is_unknown_in_time_and_leaves_no_key() {
     let (server, proxy) = behind_proxy();
     let client = hasty(&proxy.url());
@@ -244,23 +212,6 @@ fn dropped_request_is_unknown_in_time_and_leaves_no_key() {
         assert!(took < BOUND + SLACK, "{action:?}: {took:?}");
         assert!(!exists(&server, &name));
         fault.remove();
-        stays_away(&server, &name);
-    }
-}
-
-/// Regression, CURATOR-79: what was made on the server is not left behind when nobody heard of it.
-#[test]
-fn grant_without_a_reply_is_released() {
-    let (server, proxy) = behind_proxy();
-    let client = hasty(&proxy.url());
-    for kind in KINDS {
-        // A name each: a clean-up of the one before would meet the fault.
-        let name = format!("ghost-{}", kind.name);
-        let fault = proxy.add(Fault::request(&name, SILENCE));
-        let error = kind.open(&client, &name).try_lock().unwrap_err();
-        assert!(fault.wait_fired(SOON) && fault.fired() == 1);
-        assert!(error.is_unknown_outcome(), "{error:?}");
-        within(ms(3_000), &format!("{name} is gone"), || !exists(&server, &name));
         stays_away(&server, &name);
     }
 }
@@ -353,47 +304,6 @@ fn black_hole_is_a_typed_error_in_time_for_every_call() {
     drop(other.try_lock_for(SOON).unwrap().expect("free"));
 }
 
-/// The next command must not read the late answer of the one before.
-#[test]
-fn a_late_reply_is_not_read_by_the_next_command() {
-    let (server, proxy) = behind_proxy();
-    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
-    let client = hasty(&proxy.url());
-    for _ in 0..2 {
-        // There is a connection, and nothing else is on its way.
-        assert!(!client.mutex("c").unwrap().is_locked().unwrap());
-        let late = Fault::reply("", Action::Delay(HASTE + ms(300))).at(Operation::Acquire);
-        let late = proxy.add(late);
-        assert!(client.mutex("a").unwrap().try_lock().unwrap_err().is_unknown_outcome());
-        assert!(late.wait_fired(SOON) && late.fired() == 1);
-        let begin = Instant::now();
-        while begin.elapsed() < ms(600) {
-            let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
-            assert_eq!(holder.owner(), b"stranger");
-            assert!(client.mutex("b").unwrap().try_lock().unwrap().is_none());
-            assert!(!client.mutex("c").unwrap().is_locked().unwrap());
-        }
-        ask::<()>(&server, &["DEL", "a"]);
-    }
-}
-
-/// A connection on which an answer is missing serves nobody else.
-#[test]
-fn missing_reply_affects_only_its_own_command() {
-    let (server, proxy) = behind_proxy();
-    ask::<()>(&server, &["SET", "b", "stranger", "PX", "60000"]);
-    let client = hasty(&proxy.url());
-    for _ in 0..3 {
-        // Not for so long that all connections that were idle before are left alone.
-        let fault = proxy.add(Fault::request("unheard", SILENCE).at(Operation::Acquire));
-        assert!(client.mutex("unheard").unwrap().try_lock_for(ms(20)).is_err());
-        assert!(fault.wait_fired(SOON) && fault.fired() == 1);
-        let holder = client.mutex("b").unwrap().holder().unwrap().expect("a holder");
-        assert_eq!(holder.owner(), b"stranger");
-        assert!(!client.mutex("c").unwrap().is_locked().unwrap());
-    }
-}
-
 /// An answer comes twice, so that every later one on its connection is that of the command before.
 #[test]
 fn surplus_reply_ends_its_connection() {
@@ -449,75 +359,6 @@ fn grant_slower_than_its_lease_is_refused_and_released() {
     assert!(error.is_timeout(), "{error:?}");
     assert!(!lock.is_held_by_current_thread());
     until("it is given back", || !exists(&server, "x"));
-}
-
-#[test]
-fn resumed_server_leaves_no_owner_without_a_client() {
-    let (server, _proxy) = behind_proxy();
-    let client = hasty(&server.url());
-    let (a, b) = (client.mutex("a").unwrap(), client.reentrant("b").unwrap());
-    drop((a.lock().unwrap(), b.lock().unwrap()));
-    for _ in 0..2 {
-        server.pause();
-        for error in [a.try_lock().unwrap_err(), b.try_lock().unwrap_err()] {
-            // The second may find that no connection can be made any more.
-            assert!(error.is_unknown_outcome() || error.is_unreachable(), "{error:?}");
-        }
-        server.resume();
-        until("nothing is left", || !exists(&server, "a") && !exists(&server, "b"));
-        stays_away(&server, "a");
-    }
-    assert!(a.try_lock().unwrap().is_some() && b.try_lock().unwrap().is_some());
-}
-
-#[test]
-fn server_pause_beyond_the_lease_ends_the_hold() {
-    let (server, _proxy) = behind_proxy();
-    let client = hasty(&server.url());
-    let lock = client.mutex_with("x", renewed(2_000)).unwrap();
-    let guard = lock.lock().unwrap();
-    server.pause();
-    thread::sleep(ms(2_700));
-    assert!(!guard.is_valid());
-    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Unreachable);
-    server.resume();
-    let rival = open(&server);
-    let next = rival.mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("free");
-    assert!(next.fencing_token() > guard.fencing_token());
-    assert!(guard.release().unwrap_err().is_lost());
-    // The renewals that were stuck in the server ran for nobody.
-    thread::sleep(ms(200));
-    next.check().unwrap();
-}
-
-/// `CLIENT PAUSE` holds back what was sent until it is over.
-#[test]
-fn client_pause_leaves_no_owner_without_a_client() {
-    let (server, _proxy) = behind_proxy();
-    let client = hasty(&server.url());
-    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
-    drop(lock.lock().unwrap());
-    ask::<()>(&server, &["CLIENT", "PAUSE", "3000", "WRITE"]);
-    let error = lock.try_lock().unwrap_err();
-    assert!(error.is_unknown_outcome(), "{error:?}");
-    thread::sleep(ms(3_000));
-    until("nothing is left", || !exists(&server, "x"));
-    stays_away(&server, "x");
-    drop(lock.try_lock().unwrap().expect("free"));
-}
-
-#[test]
-fn restart_without_data_is_a_loss_and_tokens_grow() {
-    let (server, _proxy) = behind_proxy();
-    let client = hasty(&server.url());
-    let lock = client.mutex_with("x", renewed(8_000)).unwrap();
-    let guard = lock.lock().unwrap();
-    server.restart();
-    until("the loss is found", || !guard.is_valid());
-    assert_eq!(guard.loss().expect("a loss").cause(), LossCause::Deleted);
-    let token = guard.fencing_token();
-    drop(guard);
-    assert!(lock.try_lock_for(SOON).unwrap().expect("free").fencing_token() > token);
 }
 
 /// What a connection that breaks late leaves of a call's time is all that the repetition gets: a call has
@@ -624,23 +465,6 @@ fn stopped_holder_knows_its_loss_before_io_and_is_fenced() {
     assert_eq!(child.expect_line("released", SOON), "lost");
     next.check().unwrap();
     assert_eq!(child.expect_line("reacquired", SOON), "none");
-}
-
-#[test]
-fn killed_holder_excludes_others_until_its_lease_ends() {
-    let server = server();
-    let (mut child, token) = holder(&server, 4_000);
-    let rival = open(&server).mutex("x").unwrap();
-    assert!(rival.try_lock().unwrap().is_none());
-    child.kill9();
-    let begin = Instant::now();
-    let left = Duration::from_millis(pttl(&server, "x").unsigned_abs());
-    let next = rival.lock().unwrap();
-    let (lasted, took) = (begin.elapsed(), begin.spent());
-    // A pause of the backoff may begin just before the end.
-    assert!(took < left + ms(130) + SLACK, "{took:?} for {left:?}");
-    assert!(lasted + ms(50) > left, "{lasted:?} for {left:?}");
-    assert!(next.fencing_token().get() > token);
 }
 
 fn hold() {
