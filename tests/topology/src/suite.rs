@@ -6,7 +6,7 @@
 macro_rules! suite {
     ($($test:ident)*) => {
         $crate::suite! { @each
-            server OneServer, unix_socket UnixSocket, tls Tls, sentinel Sentinel, cluster Cluster;
+            tls Tls, sentinel Sentinel, cluster Cluster;
             { $($test)* }
         }
     };

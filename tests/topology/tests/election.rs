@@ -8,7 +8,7 @@ use leasehold::{Election, Leadership, LockClientBuilder, LockOptions, LossCause,
 use leasehold_support::Child;
 use leasehold_support::child::{hear, role, tell};
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, tailed, until};
-use leasehold_topology_test::{Cluster, OneServer, Sentinel, Tls, Topology, UnixSocket, suite};
+use leasehold_topology_test::{Cluster, Sentinel, Tls, Topology, suite};
 
 suite! {
     one_leads_and_the_next_leads_when_it_resigns
@@ -33,13 +33,7 @@ fn roles() {
         is_it
     }
     let Some(role) = role() else { return };
-    let topologies = [
-        plays::<OneServer>,
-        plays::<UnixSocket>,
-        plays::<Tls>,
-        plays::<Sentinel>,
-        plays::<Cluster>,
-    ];
+    let topologies = [plays::<Tls>, plays::<Sentinel>, plays::<Cluster>];
     assert!(topologies.iter().any(|plays| plays(&role)), "unknown role {role}");
 }
 
