@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// An older client hands over for as long as the window says, and knows nothing of the rest (rule 49).
+    /// Each client hands over for as long as the window says, also one of another version (rule 49).
     #[test]
     fn value_with_a_tail_has_it_in_its_window() {
         let identity = Identity::new("billing: nightly");

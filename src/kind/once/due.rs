@@ -3,7 +3,6 @@
 use crate::kind::once::period::{Schedule, micros};
 use crate::kind::once::policy::Policy;
 use crate::kind::once::record::{End, Mark, Record};
-use crate::kind::once::tally::Counted;
 
 /// Whether a job is due.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl Record {
             (None, Some((tried, _))) => tried.number_in(schedule),
             (None, None) => current,
         };
-        let tries = self.tries(schedule);
+        let tries = self.tries();
         let tried_in = self.run.as_ref().map(|(run, _)| schedule.number(run.began));
         // A period of time that is over does not count. That of a clock that was set back is not over.
         let tries_now = if tried_in >= Some(current) { tries } else { 0 };
@@ -69,20 +68,10 @@ impl Record {
     }
 
     /// How many runs have begun without a success in the period of time of the last one, that one included.
-    pub(super) fn tries(&self, schedule: Schedule) -> u32 {
-        let Some((run, end)) = &self.run else { return 0 };
-        if matches!(end, End::Succeeded(_)) {
-            return 0;
-        }
-        let is_newer =
-            |counted: &Counted| self.done.as_ref().is_none_or(|done| done.token < counted.token);
-        match self.counted.filter(is_newer) {
-            Some(counted) if counted.token == run.token => counted.tries,
-            // The last run was of an earlier version of this library, which does not count.
-            Some(counted) if schedule.number(counted.began) == schedule.number(run.began) => {
-                counted.tries.saturating_add(1)
-            }
-            _ => 1,
+    pub(super) fn tries(&self) -> u32 {
+        match &self.run {
+            Some((_, End::Running | End::Failed(..))) => self.tries,
+            Some((_, End::Succeeded(_))) | None => 0,
         }
     }
 }

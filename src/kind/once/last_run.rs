@@ -89,7 +89,7 @@ impl LastRun {
             ended: ended.and_then(time),
             by: mark.holder(handle, record.now),
             end: run_end,
-            tries: record.tries(mark.schedule),
+            tries: record.tries(),
             succeeded_at: record.done.as_ref().map(Mark::began),
             due_at: due_at.and_then(time),
             seen: time(record.now)?,

@@ -8,15 +8,12 @@
 //! | `run`, `run_by` | the same of the last run, however it ended |
 //! | `end` | how that ended: `running`, `succeeded` or `failed`, a blank, and the server's time |
 //! | `reason` | why it failed, or empty |
-//! | `tries` | the server's time when a run began, its token, and how many runs of its period of time have begun without a success, that one included |
+//! | `tries` | how many runs have begun without a success in the period of time of the last run, that one included |
 //! | `over` | the token of a run that ended without a word, and the server's time when that was noticed |
 //! | `policy` | how the caller of the last run wanted retries: the least time between them, how many in a period, and how many missed periods to catch up; `-` for none |
 //!
 //! Only `done` decides whether a period is done, and only a success writes it. So a late write of any other field makes no
 //! period run twice. The other fields decide whether a job that fails has to wait.
-//!
-//! The last three fields are newer than the others. An earlier version reads and writes the others alone, and leaves these
-//! as they are. So each of them names the run it is about, or does no harm when it is old.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +25,7 @@ use crate::base::text::clean;
 use crate::base::time::millis;
 use crate::kind::once::period::{Schedule, time};
 use crate::kind::once::policy::Policy;
-use crate::kind::once::tally::{Counted, Over};
+use crate::kind::once::tally::Over;
 use crate::kind::{Guard, Handle};
 use crate::protocol::holder::ReportedHolder;
 use crate::wire::failure::Failure;
@@ -150,7 +147,7 @@ pub(super) struct Record {
     pub(super) now: i64,
     pub(super) done: Option<Mark>,
     pub(super) run: Option<(Mark, End)>,
-    pub(super) counted: Option<Counted>,
+    pub(super) tries: u32,
     pub(super) over: Option<Over>,
     pub(super) policy: Policy,
 }
@@ -203,11 +200,9 @@ impl Record {
             None => None,
         };
         let run = (Mark::read(&run?, &run_by?)?, End::read(&end?, &reason?)?);
-        // An earlier version of this library writes none of these.
-        let counted = tries.map_or(Some(None), |text| Counted::read(&text).map(Some))?;
+        let tries = std::str::from_utf8(&tries?).ok()?.parse().ok().filter(|&tries| tries > 0)?;
         let over = over.map_or(Some(None), |text| Over::read(&text).map(Some))?;
-        let policy = policy.map_or(Some(Policy::default()), |text| Policy::read(&text))?;
-        Some(Record { now, done, run: Some(run), counted, over, policy })
+        Some(Record { now, done, run: Some(run), tries, over, policy: Policy::read(&policy?)? })
     }
 }
 
@@ -229,12 +224,11 @@ pub(super) struct Entry {
 pub(super) fn write(handle: &Handle, guard: &Guard, entry: &Entry, end: &End) -> Result<()> {
     let Entry { mark, tries, policy } = entry;
     let (key, run, (text, reason)) = (key(handle), mark.text(), end.texts());
-    let counted = Counted { began: mark.began, token: mark.token, tries: *tries };
     apply(handle, guard, |pipe| {
         let fields = pipe.cmd("HSET").arg(&key).arg("form").arg(FORM);
         fields.arg("run").arg(&run).arg("run_by").arg(&mark.by);
         fields.arg("end").arg(text).arg("reason").arg(reason);
-        fields.arg("tries").arg(counted.text()).arg("policy").arg(policy.text());
+        fields.arg("tries").arg(*tries).arg("policy").arg(policy.text());
         if matches!(end, End::Succeeded(_)) {
             fields.arg("done").arg(&run).arg("done_by").arg(&mark.by);
         }

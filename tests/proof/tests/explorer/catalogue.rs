@@ -35,7 +35,6 @@ pub(crate) const USUAL: Setting = Setting {
     hold: 2,
     tail: 0,
     tailless: 0,
-    older: 0,
     listeners: Listeners::Counted,
     is_election: false,
     mutation: None,
@@ -278,7 +277,7 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
             ..election("election, in a cluster", THREE, Budget { demote: 1, lose: deep(1), ..NONE })
         },
     ]);
-    // To all but an older client the lock of a process that is gone is free after its lease, whatever its tail (rule 47).
+    // The lock of a process that is gone is free after its lease, whatever its tail (rule 47).
     let tail = |name, clients, budget| Scenario {
         setting: TAILED,
         lined_up: line(&[0, 1]),
@@ -334,17 +333,6 @@ pub(crate) fn all(size: Size) -> Vec<Scenario> {
                 SHORT,
                 Budget { lose: few(2, 2, 3), pause: few(0, 1, 1), ..NONE },
             )
-        },
-        Scenario {
-            setting: Setting { older: 0b01, hold: 2, ..TAILED },
-            longest_unheld: vanished_holder(TAILED, 2 + TAILED.tail),
-            ..tail("tail, older giver", SHORT_THREE, Budget { lose: few(0, 1, 2), ..NONE })
-        },
-        Scenario {
-            // It waits for the end of the key.
-            setting: Setting { older: 0b10, ..TAILED },
-            longest_unheld: vanished_holder(TAILED, 2 + TAILED.tail),
-            ..tail("tail, older waiter", pick(SHORT, SHORT_AGAIN), Budget { lose: 2, ..NONE })
         },
     ]);
     if size == Size::Deep {

@@ -117,7 +117,7 @@ impl Client {
     pub(crate) fn attempt(&self, number: u8, setting: &Setting) -> Attempt {
         let (client, tail) = (self.id, self.tail);
         let claim = self.ttl.min(setting.claim());
-        // Whoever hands over writes the key for that long, also an older client (rule 49).
+        // Each client that hands over writes the key for that long (rule 49).
         let window = if setting.has(Mutation::WindowWithoutTail) { claim } else { claim + tail };
         Attempt { client, number, window, tail }
     }

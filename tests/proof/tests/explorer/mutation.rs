@@ -320,9 +320,9 @@ pub(crate) const TABLE: &[Planted] = &[
         WindowWithoutTail,
         "window without its tail",
         49,
-        "tail, older giver",
+        "tail, crash",
         &[Overlap, Touch],
-        "an older client hands over, and writes the key of the next owner for what its value says",
+        "a client hands over, and writes the key of the next owner for what its value says",
     ),
     planted(TailTakenForLease, "tail taken for the lease", 50, "tail, loss", &[Overlap, Back], ""),
     planted(

@@ -80,16 +80,6 @@ pub(crate) enum Request {
     },
 }
 
-impl Request {
-    /// Whose it is.
-    pub(crate) fn client(&self) -> u8 {
-        let (Request::Acquire(Acquire { owner, .. })
-        | Request::Release { owner, .. }
-        | Request::Renew { owner, .. }) = self;
-        owner.client
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reply {
     Acquired(Answer),

@@ -39,8 +39,6 @@ pub(crate) struct Setting {
     /// For how long keys outlive leases: those of all clients but of `tailless`, a bit for each.
     pub(crate) tail: Time,
     pub(crate) tailless: u8,
-    /// The clients that run the scripts from before there were tails, a bit for each.
-    pub(crate) older: u8,
     pub(crate) listeners: Listeners,
     /// Whether the scripts are those of an election, which are the mutex's with more around them.
     pub(crate) is_election: bool,
@@ -56,7 +54,7 @@ impl Setting {
 
     /// For how long the key of this client outlives its lease.
     pub(crate) fn tail_of(&self, client: u8) -> Time {
-        if (self.tailless | self.older) & (1 << client) == 0 { self.tail } else { 0 }
+        if self.tailless & (1 << client) == 0 { self.tail } else { 0 }
     }
 
     /// Whether a script learns that a channel has no subscriber. Otherwise it assumes one.

@@ -36,9 +36,6 @@ const RELEASE: &[Part] = parts!(
 );
 const RENEW: &[Part] = parts!("kind/mutex/owner.lua", "kind/renew.lua");
 
-/// What the scripts of an older client have in the place of a part: it knows no tails.
-const OLDER: Part = ("kind/mutex/wait.lua", include_str!("older_wait.lua"));
-
 const ACQUIRE_OF_ELECTION: &[Part] = parts!(
     "kind/election/keys.lua",
     "kind/election/layout.lua",
@@ -90,15 +87,6 @@ const REFUSED: Patch<'_> =
 
 impl Scripts {
     pub(crate) fn new(setting: &Setting) -> Scripts {
-        Scripts::with(setting, None)
-    }
-
-    /// Those of a client from before there were tails. No bug is planted in them.
-    pub(crate) fn older(setting: &Setting) -> Scripts {
-        Scripts::with(&Setting { script_bug: None, ..*setting }, Some(OLDER))
-    }
-
-    fn with(setting: &Setting, instead: Option<Part>) -> Scripts {
         let planted = PATCHES.iter().chain(mutation::PATCHES).copied();
         let mut patches: Vec<Patch<'_>> =
             planted.filter(|(name, ..)| setting.script_bug == Some(name)).collect();
@@ -110,10 +98,8 @@ impl Scripts {
         patches.push(("scale", "kind/line.lua", "-head) + 1", behind.as_str()));
         // Two servers do not have the same microsecond.
         patches.push(("chance", "kind/mutex/wait.lua", "place % 8 == 1", "false"));
-        if instead.is_none() {
-            // Redis keeps a key for the millisecond in which it ends. Here a lease is over by then, as a key is.
-            patches.push(("edge", "kind/mutex/wait.lua", "left < tail", "left <= tail"));
-        }
+        // Redis keeps a key for the millisecond in which it ends. Here a lease is over by then, as a key is.
+        patches.push(("edge", "kind/mutex/wait.lua", "left < tail", "left <= tail"));
         if setting.listeners == Listeners::Refused {
             patches.push(REFUSED);
         }
@@ -126,8 +112,7 @@ impl Scripts {
             assert!(parts.any(|(file, _)| file == patched), "{name}: {patched} is in no script");
         }
         let script = |(parts, most): (&[Part], usize)| {
-            let chosen = |part: &Part| instead.filter(|it| it.0 == part.0).unwrap_or(*part);
-            let text: String = parts.iter().map(|part| patched(chosen(part), &patches)).collect();
+            let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
             Script::new(&text, setting, most)
         };
         // A renewal has those that exist for as long as the lock is held, and the line.

@@ -71,8 +71,6 @@ struct Machine {
     setting: Setting,
     clients: u8,
     scripts: Scripts,
-    /// Those of older clients.
-    older: Option<Scripts>,
     /// By their hashes.
     states: RefCell<HashMap<u64, Rc<State>, BuildHasherDefault<Fold>>>,
     events: Table<Event, Rc<State>>,
@@ -88,7 +86,6 @@ impl Server {
             setting: *setting,
             clients,
             scripts: Scripts::new(setting),
-            older: (setting.older != 0).then(|| Scripts::older(setting)),
             states: RefCell::default(),
             events: Table::default(),
             outcomes: Table::default(),
@@ -187,9 +184,7 @@ impl Machine {
 
     fn run(&self, before: &State, request: Request, now: Time) -> Outcome {
         let (mut store, setting, epoch) = (before.store.clone(), &self.setting, before.epoch);
-        let older = self.older.as_ref().filter(|_| setting.older & (1 << request.client()) != 0);
-        let scripts = older.unwrap_or(&self.scripts);
-        let (value, effects) = scripts.command(&request, setting, |words| {
+        let (value, effects) = self.scripts.command(&request, setting, |words| {
             store.run(self.micros(now), |run| call(run, words))
         });
         let reply = match value {
