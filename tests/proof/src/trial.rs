@@ -50,6 +50,16 @@ pub fn work(work: impl FnOnce(&str, &Record)) {
     work(&var(URL), &Record(Mutex::new(file)));
 }
 
+/// The number in an environment variable; none where it is not set.
+///
+/// # Panics
+///
+/// If what stands there is no number.
+pub fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
+}
+
 /// How long a trial takes, and what it does at random.
 #[derive(Debug)]
 pub struct Plan {
@@ -66,7 +76,6 @@ impl Plan {
     ///
     /// If what stands there is no number.
     pub fn new() -> Plan {
-        let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
         let time = Duration::from_secs(number("LEASEHOLD_SECONDS").unwrap_or(6));
         Plan { time, seed: number("LEASEHOLD_SEED").unwrap_or_else(|| Rng::new().u64(..)) }
     }

@@ -1,9 +1,8 @@
-//! The topologies over which one suite of tests of the mutex runs, each with clients of its own kind.
+//! The topologies over which one suite of tests of the mutex runs, each with clients of its own kind. One server over TCP,
+//! or over its socket, is where the tests of the library run.
 //!
 //! | module | what clients connect to |
 //! | --- | --- |
-//! | `server` | one server, over TCP |
-//! | `unix_socket` | one server, over its socket |
 //! | `tls` | one server, over TLS |
 //! | `sentinel` | the master of a group with replicas, that sentinels tell of |
 //! | `forwarded` | the same, and a cluster, where announced addresses must be mapped |
@@ -19,10 +18,8 @@ mod forwarded;
 mod quorum;
 pub mod scene;
 mod sentinel;
-mod server;
 mod suite;
 mod tls;
-mod unix_socket;
 
 pub use client::{Builder, Client};
 pub use cluster::Cluster;
@@ -30,11 +27,9 @@ pub use forwarded::{ForwardedCluster, ForwardedSentinel};
 pub use leasehold_support::Server;
 pub use quorum::Quorum;
 pub use sentinel::Sentinel;
-pub use server::OneServer;
 pub use tls::Tls;
-pub use unix_socket::UnixSocket;
 
-use leasehold::Wait;
+use leasehold::{LockClientBuilder, Wait};
 
 /// Servers, and how clients reach them.
 pub trait Topology: Sized + Send + Sync + 'static {
@@ -69,6 +64,11 @@ pub trait Topology: Sized + Send + Sync + 'static {
     /// The servers that keep the lock of this name, and take commands that write to it.
     fn keepers(&self, name: &[u8]) -> Vec<&Server>;
 }
+
+/// A topology in which a lock is on one server at a time.
+pub trait Single: Topology<Builder = LockClientBuilder> {}
+
+impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 /// The ways in which a mutex waits on one server, or on one at a time.
 const QUEUE_AND_SPIN: &[Wait] = &[Wait::queue(), Wait::spin()];

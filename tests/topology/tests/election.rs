@@ -4,11 +4,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{Election, Leadership, LockClientBuilder, LockOptions, LossCause, Observation};
+use leasehold::{Election, Leadership, LockOptions, LossCause, Observation};
 use leasehold_support::Child;
 use leasehold_support::child::{hear, role, tell};
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, tailed, until};
-use leasehold_topology_test::{Cluster, Sentinel, Tls, Topology, suite};
+use leasehold_topology_test::{Cluster, Sentinel, Single, Tls, suite};
 
 suite! {
     one_leads_and_the_next_leads_when_it_resigns
@@ -36,11 +36,6 @@ fn roles() {
     let topologies = [plays::<Tls>, plays::<Sentinel>, plays::<Cluster>];
     assert!(topologies.iter().any(|plays| plays(&role)), "unknown role {role}");
 }
-
-/// Where a lock is on one server at a time.
-trait Single: Topology<Builder = LockClientBuilder> {}
-
-impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 /// The test's election, with a client of its own.
 fn election_with<T: Single>(scene: &Scene<'_, T>, options: LockOptions) -> Election {

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use leasehold::redis::cmd;
-use leasehold::{LockClient, LockClientBuilder, LossCause, MultiGuard, Mutex, Part};
+use leasehold::{LockClient, LossCause, MultiGuard, Mutex, Part};
 use leasehold_support::fault::{Injection, Operation};
 use leasehold_support::{Action, Cluster as Nodes, Fault, Proxy, Server};
 use leasehold_topology_test::scene::{ClientOf, SOON, Scene, until};
-use leasehold_topology_test::{Cluster, Topology, suite};
+use leasehold_topology_test::{Cluster, Single, suite};
 
 suite! {
     all_are_taken_or_none
@@ -18,11 +18,6 @@ suite! {
     transaction_needs_all_locks
     claim_takes_those_that_are_free
 }
-
-/// Where a lock is on one server at a time.
-trait Single: Topology<Builder = LockClientBuilder> {}
-
-impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 /// In a cluster these are in slots of several nodes.
 const ENDS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{Begun, LockClientBuilder, Missed, Once, Period, Run, RunEnd, RunOutcome};
+use leasehold::{Begun, Missed, Once, Period, Run, RunEnd, RunOutcome};
 use leasehold_topology_test::scene::{SOON, Scene, until};
-use leasehold_topology_test::{Topology, suite};
+use leasehold_topology_test::{Single, suite};
 
 suite! {
     done_job_is_skipped_by_all_clients
@@ -18,11 +18,6 @@ suite! {
     record_is_beside_the_lock_and_ends
     key_of_another_type_is_an_error_and_not_touched
 }
-
-/// Where a lock is on one server at a time.
-trait Single: Topology<Builder = LockClientBuilder> {}
-
-impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 /// No period ends within a test.
 const LONG: Period = Period::every(Duration::from_secs(86_400 * 3_660));

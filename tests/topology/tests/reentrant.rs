@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{LockClientBuilder, LockOptions, LossCause, ReentrantLock, Wait};
+use leasehold::{LockOptions, LossCause, ReentrantLock, Wait};
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, until};
-use leasehold_topology_test::{Topology, suite};
+use leasehold_topology_test::{Single, suite};
 
 suite! {
     holds_are_counted_and_the_last_one_releases
@@ -18,11 +18,6 @@ suite! {
     hash_of_data_is_an_error_and_not_touched
     one_owner_of_several_is_evicted
 }
-
-/// Where a lock is on one server at a time.
-trait Single: Topology<Builder = LockClientBuilder> {}
-
-impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 /// The test's lock, with a client of its own.
 fn lock<T: Single>(scene: &Scene<'_, T>, options: LockOptions) -> ReentrantLock {

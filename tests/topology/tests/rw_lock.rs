@@ -5,11 +5,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{
-    Access, LockClientBuilder, LockOptions, LossCause, RwLock, UpgradableReadGuard, WriteGuard,
-};
+use leasehold::{Access, LockOptions, LossCause, RwLock, UpgradableReadGuard, WriteGuard};
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, until};
-use leasehold_topology_test::{Topology, suite};
+use leasehold_topology_test::{Single, suite};
 
 suite! {
     readers_hold_together_and_a_writer_alone
@@ -27,11 +25,6 @@ suite! {
     cancel_and_close_end_waits_and_holds
     key_of_another_kind_is_an_error_and_not_touched
 }
-
-/// Where a lock is on one server at a time.
-trait Single: Topology<Builder = LockClientBuilder> {}
-
-impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 /// The test's lock, with a client of its own.
 fn lock_with<T: Single>(scene: &Scene<'_, T>, options: LockOptions) -> RwLock {

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use leasehold::{LockClientBuilder, LockOptions, LossCause, Permit, Semaphore};
+use leasehold::{LockOptions, LossCause, Permit, Semaphore};
 use leasehold_topology_test::scene::{SOON, Scene, ms, renewed, until};
-use leasehold_topology_test::{Topology, suite};
+use leasehold_topology_test::{Single, suite};
 
 suite! {
     permits_are_as_many_as_the_limit_and_have_slots
@@ -22,11 +22,6 @@ suite! {
     close_gives_permits_back
     key_of_another_kind_is_an_error_and_not_touched
 }
-
-/// Where a lock is on one server at a time.
-trait Single: Topology<Builder = LockClientBuilder> {}
-
-impl<T: Topology<Builder = LockClientBuilder>> Single for T {}
 
 const LIMIT: u32 = 3;
 

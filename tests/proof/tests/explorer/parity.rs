@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::redis::{Connection, Value, cmd};
 use fastrand::Rng;
+use leasehold_proof::trial::number;
 use leasehold_support::Server;
 
 use crate::catalogue::{Size, USUAL, all};
@@ -283,11 +284,6 @@ impl Pair {
 fn play(server: &Server, seed: u64, setting: &Setting) -> Result<(), String> {
     let mut pair = Pair::new(server, seed, setting);
     (0..COMMANDS).try_for_each(|_| pair.act(server))
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
 }
 
 #[test]

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_proof::trial::work;
+use leasehold_proof::trial::{number, work};
 use leasehold_support::child::role;
 
 use checker::Checker;
@@ -50,11 +50,6 @@ const BRIEF: Duration = Duration::from_millis(1_200);
 /// What is played over several servers if nobody says. To start them takes longer than all else.
 const FURTHER: (Workload, Topology, Nemesis) =
     (Workload::Mutex, Topology::Cluster, Nemesis::SlotMoved);
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
-}
 
 /// A folder for the histories of a test, empty.
 fn folder(test: &str) -> PathBuf {

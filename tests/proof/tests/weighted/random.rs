@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
+use leasehold_proof::trial::number;
 
 use crate::content::Content;
 use crate::lab::{Lab, TTL};
@@ -444,11 +445,6 @@ fn play(lab: &mut Lab, seed: u64) -> Result<(), String> {
         highest = content.token;
     }
     Ok(())
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
 }
 
 /// Plays so many operations of a semaphore, and so many of a read-write lock.

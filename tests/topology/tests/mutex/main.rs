@@ -1,5 +1,5 @@
 //! One suite of tests of the mutex, and the topologies over which it runs: each test is one of its
-//! topology's module, by which the output names it. One server without TLS has two of them.
+//! topology's module, by which the output names it.
 //!
 //! | module | what its tests are about |
 //! | --- | --- |
@@ -36,10 +36,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use leasehold_support::child::role;
-use leasehold_topology_test::scene::Scene;
 use leasehold_topology_test::{
-    Cluster, ForwardedCluster, ForwardedSentinel, OneServer, Quorum, Sentinel, Tls, Topology,
-    UnixSocket,
+    Cluster, ForwardedCluster, ForwardedSentinel, Quorum, Sentinel, Tls,
 };
 
 /// The tests, all of them for each of these topologies: there is no place for an exception.
@@ -146,23 +144,6 @@ suite! {
     lock_of_a_killed_process_is_free_after_its_lease of process,
     outage_is_reported_in_time_and_ends of outage,
     wait_outlasts_a_short_outage of outage,
-}
-
-/// Clients reach one server without TLS as they reach it with TLS, and the tests of the library do so all the time.
-fn can_be_reached<T: Topology>() {
-    let topology = T::start();
-    take::one_holder_at_a_time(&Scene::new(&topology, "take"));
-    wait::release_lets_a_waiter_in(&Scene::new(&topology, "wait"));
-}
-
-#[test]
-fn one_server_over_tcp() {
-    can_be_reached::<OneServer>();
-}
-
-#[test]
-fn one_server_over_its_socket() {
-    can_be_reached::<UnixSocket>();
 }
 
 /// As the test harness itself lists them.
