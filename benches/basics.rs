@@ -1,6 +1,6 @@
 //! What a lock costs where nobody contends for it, and what renewal costs.
 //!
-//! `cargo bench --bench basics -- [--json] [--seconds S] [ROW…]`
+//! `cargo bench --package leasehold-benches --bench basics -- [--json] [--seconds S] [ROW…]`
 //!
 //! *Raw* is the very same two scripts with the same arguments on one bare connection per thread,
 //! *plain* is `SET NX PX` and a compare-and-delete script. Ratios are medians over interleaved

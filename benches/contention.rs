@@ -1,6 +1,6 @@
 //! What a lock costs that is contended for, in one process and among several.
 //!
-//! `cargo bench --bench contention -- [--json] [--seconds S] [--only "WORD…"]…`
+//! `cargo bench --package leasehold-benches --bench contention -- [--json] [--seconds S] [--only "WORD…"]…`
 //!
 //! *Raw* is the very same two scripts with the same arguments, and the same work between them, on
 //! one bare connection that nobody contends with; *plain* is `SET NX PX` and a compare-and-delete

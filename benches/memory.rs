@@ -1,6 +1,6 @@
 //! What locks and waits cost in memory, as a counting allocator sees it.
 //!
-//! `cargo bench --bench memory`
+//! `cargo bench --package leasehold-benches --bench memory`
 //!
 //! | row | what |
 //! | --- | --- |

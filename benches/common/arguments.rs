@@ -5,7 +5,8 @@ const SECONDS: f64 = 4.0;
 /// …or, when it is `cargo test` that runs the bench, just to see it run.
 const GLANCE: f64 = 0.2;
 
-/// `cargo bench --bench NAME -- [--json] [--seconds S] [ROW…]`, where `--only ROW` is a row too.
+/// `cargo bench --package leasehold-benches --bench NAME -- [--json] [--seconds S] [ROW…]`, where
+/// `--only ROW` is a row too.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     /// One JSON object a line instead of tables.

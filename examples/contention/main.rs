@@ -1,7 +1,7 @@
 //! How long threads wait for a lock that many want, in each way there is to wait.
 //!
 //! ```sh
-//! cargo run --release --bin contention
+//! cargo run --release --package leasehold-contention
 //! ```
 //!
 //! Several processes with several threads each want one lock, again and again, and hold it for a

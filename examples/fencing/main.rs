@@ -2,7 +2,7 @@
 //! database refuses it.
 //!
 //! ```sh
-//! cargo run --bin fencing
+//! cargo run --package leasehold-fencing
 //! ```
 //!
 //! Two tellers book on one account, which is a row in SQLite. The first has the lock, reads the

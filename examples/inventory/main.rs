@@ -63,8 +63,10 @@ const NEXT: &str = "
 What to try next:
   examples/inventory/main.rs     `sell_one` is the part to copy
   docs/recipes.md                finds your task
-  cargo run --bin leader         one of three processes leads, the next takes over; --bin jobs claims ids
-  cargo test --bin double        a test of your own code, without a server
+  cargo run --package leasehold-recipes --bin leader
+                                 one of three processes leads, the next takes over; --bin jobs claims ids
+  cargo test --package leasehold-recipes --bin double
+                                 a test of your own code, without a server
   cargo run --package leasehold-cli -- doctor --url redis://localhost:6379
                                  says what your own server lacks";
 

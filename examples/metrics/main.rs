@@ -1,8 +1,8 @@
 //! Metrics of contended locks, as Prometheus reads them.
 //!
 //! ```sh
-//! cargo run --release --bin metrics              # for a minute; then `curl http://127.0.0.1:9184/metrics`
-//! cargo run --release --bin metrics -- --seconds 5
+//! cargo run --release --package leasehold-metrics --bin metrics              # for a minute; then `curl http://127.0.0.1:9184/metrics`
+//! cargo run --release --package leasehold-metrics --bin metrics -- --seconds 5
 //! ```
 //!
 //! Two services contend for ten orders and two GPUs, and one of them goes through 10,000 carts, each a lock of its own. Now and then an

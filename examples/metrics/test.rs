@@ -1,4 +1,4 @@
-//! The trace of one contended wait over two processes, and of a loss.
+//! The trace of one contended wait over two processes, and of a loss; and the metrics.
 
 #![allow(clippy::print_stdout, reason = "the trace is there to be read")]
 
@@ -115,4 +115,13 @@ fn wait_over_two_processes_is_traced_with_its_blocker() {
     assert!(has(&shop, &wait), "whom it waited for");
     assert!(has(&shop, &["WARN lock_hold{", "cause=Deleted", "held="]), "its loss");
     assert!(has(&shop, &["lock_hold{", name, "token=", "held=", "close"]), "its hold");
+}
+
+#[test]
+fn metrics_tell_what_happened() {
+    let mut metrics = Command::new(env!("CARGO_BIN_EXE_metrics"));
+    let output = metrics.args(["--seconds", "3"]).output().expect("the program");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
 }

@@ -1,7 +1,7 @@
 //! A lock in an asynchronous program: a thread that may block waits for it, and no longer than the caller does.
 //!
 //! ```sh
-//! cargo run --bin blocking
+//! cargo run --package leasehold-recipes --bin blocking
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! Read by many, rebuilt by one: readers come in together, and the first that finds the data old rebuilds it.
 //!
 //! ```sh
-//! cargo run --bin catalogue
+//! cargo run --package leasehold-recipes --bin catalogue
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! A test of one's own code on the server in memory: no server, and no waiting for time to pass.
 //!
 //! ```sh
-//! cargo test --bin double
+//! cargo test --package leasehold-recipes --bin double
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! Four GPUs for many jobs: a permit's slot is the number of the GPU, and no other living permit has it.
 //!
 //! ```sh
-//! cargo run --bin gpus
+//! cargo run --package leasehold-recipes --bin gpus
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

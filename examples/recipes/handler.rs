@@ -2,8 +2,8 @@
 //! lost (500) apart.
 //!
 //! ```sh
-//! cargo run --bin handler     # against a server
-//! cargo test --bin handler    # the same without a server, and without waiting
+//! cargo run --package leasehold-recipes --bin handler     # against a server
+//! cargo test --package leasehold-recipes --bin handler    # the same without a server, and without waiting
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! Helper threads work under one hold, and stop when it is lost.
 //!
 //! ```sh
-//! cargo run --bin helpers
+//! cargo run --package leasehold-recipes --bin helpers
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

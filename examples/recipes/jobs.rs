@@ -1,7 +1,7 @@
 //! A table of jobs for many workers: each claims a few that nobody works on, and passes over those that are taken.
 //!
 //! ```sh
-//! cargo run --bin jobs
+//! cargo run --package leasehold-recipes --bin jobs
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

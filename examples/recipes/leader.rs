@@ -1,7 +1,7 @@
 //! One of three schedulers leads, the others stand by, and a gateway always knows where the leader is.
 //!
 //! ```sh
-//! cargo run --bin leader
+//! cargo run --package leasehold-recipes --bin leader
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

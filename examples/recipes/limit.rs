@@ -1,7 +1,7 @@
 //! At most five calls of an API at a time, over all machines. A caller waits for 300 ms at most.
 //!
 //! ```sh
-//! cargo run --bin limit
+//! cargo run --package leasehold-recipes --bin limit
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

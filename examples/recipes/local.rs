@@ -1,7 +1,7 @@
 //! Tasks that share a thread, and await inside their sections: with `reentrant(false)` no task enters the section of another.
 //!
 //! ```sh
-//! cargo run --bin local
+//! cargo run --package leasehold-recipes --bin local
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

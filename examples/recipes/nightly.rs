@@ -1,7 +1,7 @@
 //! A job that runs once a night on a fleet of machines, also if the first of them fails.
 //!
 //! ```sh
-//! cargo run --bin nightly
+//! cargo run --package leasehold-recipes --bin nightly
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

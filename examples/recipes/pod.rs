@@ -1,7 +1,7 @@
 //! A process that stops as Kubernetes does it: SIGTERM, a grace, and then SIGKILL. After the first the lock is free at once.
 //!
 //! ```sh
-//! cargo run --bin pod
+//! cargo run --package leasehold-recipes --bin pod
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! A transfer in PostgreSQL: both accounts are locked at once, and a holder that is late is refused.
 //!
 //! ```sh
-//! cargo run --bin postgres
+//! cargo run --package leasehold-recipes --bin postgres
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

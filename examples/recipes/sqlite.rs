@@ -1,7 +1,7 @@
 //! A transfer in SQLite: both accounts are locked at once, and a holder that is late is refused.
 //!
 //! ```sh
-//! cargo run --bin sqlite
+//! cargo run --package leasehold-recipes --bin sqlite
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! How long nobody leads: next to nothing after the leader resigns, and the rest of its lease after it is killed.
 //!
 //! ```sh
-//! cargo run --bin takeover
+//! cargo run --package leasehold-recipes --bin takeover
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,7 +1,7 @@
 //! A value of one's own under a lock, for those who come from `std::sync::Mutex<T>`: the lock has no value inside.
 //!
 //! ```sh
-//! cargo run --bin value
+//! cargo run --package leasehold-recipes --bin value
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

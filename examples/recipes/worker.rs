@@ -1,7 +1,7 @@
 //! A worker that stops gracefully: SIGTERM ends its waits at once, and its present piece of work is finished.
 //!
 //! ```sh
-//! cargo run --bin worker
+//! cargo run --package leasehold-recipes --bin worker
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]

@@ -1,11 +1,11 @@
 //! The engine's threads under a scheduler that chooses who runs next, thousands of times over.
 //!
 //! The engine is the production one; only the primitives below it (`base::sync`) and the server (the
-//! one in memory) are stood in for. All scenarios, with a table of them at the end:
+//! one in memory) are stood in for. The package `tests/schedule` builds it so. All scenarios, with a
+//! table of them at the end:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg leasehold_shuttle" cargo test --release --lib tests::schedule \
-//!     --target-dir target/shuttle -- --nocapture
+//! cargo test --release --package leasehold-schedule --test schedule tests::schedule -- --nocapture
 //! ```
 //!
 //! | variable | meaning |
