@@ -26,6 +26,7 @@ use crate::base::inspection::{HeldPart, Holder};
 use crate::base::reserved;
 use crate::base::text::clean;
 use crate::base::time::millis;
+use crate::kind::composition;
 use crate::kind::once::period::{Schedule, time};
 use crate::kind::once::policy::Policy;
 use crate::kind::once::tally::{Counted, Over};
@@ -35,7 +36,7 @@ use crate::wire::failure::Failure;
 use crate::wire::script::{Argument, Script};
 use crate::wire::{Cmd, Pipeline, Value};
 
-static READ: Script = script!("once/read.lua");
+static READ: Script = Script::new(composition::once::READ);
 /// For a transaction, which has no digest of it.
 const NOTE_OVER: &str = include_str!("over.lua");
 
