@@ -33,7 +33,7 @@ use crate::kind::once::tally::{Counted, Over};
 use crate::kind::{Guard, Handle};
 use crate::protocol::holder::ReportedHolder;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Argument, Script};
+use crate::wire::script::Script;
 use crate::wire::{Cmd, Pipeline, Value};
 
 static READ: Script = Script::new(composition::once::READ);
@@ -159,7 +159,7 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn read(handle: &Handle) -> Result<Record> {
         let key = key(handle);
-        let call = READ.call(std::slice::from_ref(&key), [Argument::Bytes(b"record")]);
+        let call = READ.call(std::slice::from_ref(&key), []);
         let odd = || {
             Error::wrong_type(format!(
                 "its record, the key \"{}\", holds something else, or a record of a later version; look what wrote it, or forget the record",

@@ -16,7 +16,7 @@ use crate::protocol::lock_kind::{LockKind, Parts, Scripts, WeightedScripts, Wind
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Argument, Call, Script};
+use crate::wire::script::{Call, Script};
 
 /// The scripts of one kind. Each begins with the file that names the kind, and then state.lua (rule 43).
 //
@@ -118,7 +118,7 @@ impl LockKind for WeightedKind {
 
     fn look(&self, key: &[u8]) -> Call {
         // Not a plain `ZRANGE`: a user's own set may have members in the band of leases.
-        self.look.call(&[key.to_vec()], [Argument::Bytes(b"look")])
+        self.look.call(&[key.to_vec()], [])
     }
 
     fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {

@@ -19,7 +19,7 @@ struct Seen {
 }
 
 fn look(server: &Server) -> Option<Seen> {
-    let Value::Array(parts) = call(server, &[b"EVAL", READ, b"1", RECORD, b"record"]) else {
+    let Value::Array(parts) = call(server, &[b"EVAL", READ, b"1", RECORD]) else {
         panic!("no list")
     };
     let [Value::Int(now), Value::Int(fields), Value::Array(values)] = parts.as_slice() else {
