@@ -4,7 +4,7 @@
 -- KEYS  1 the lock   2 its fence   and the kind's own
 -- ARGV  1 the owner it is aimed at, foreign or not   2 deadline in server time, µs
 --       3 time to live of the fence, ms
---       4 force, by which requests are told apart on their way; or any: the caller says that the key is a lock
+--       4 any: the caller says that the key is a lock; it may be left out
 -- Returns 1 that owner had it   0 it had not   {2, server time in µs} too late
 --         an error if the key is not a lock; the key stays
 --

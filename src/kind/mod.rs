@@ -1,20 +1,15 @@
 //! The kinds of lock as their users see them, and the guards of their holds.
 
-/// A script made of files of this folder, one after the other.
-//
-// Joined at compile time, so that each script has one digest on all machines. The order matters
-// twice: a Lua function is known only after its definition, and a fast path stands before the
-// functions that it does not need, because each call defines anew what it runs through.
-macro_rules! script {
-    ($($file:literal),+) => {
-        $crate::wire::script::Script::new(concat!($(include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/src/kind/",
-            $file
-        ))),+))
+/// A module for each kind, with the texts of its scripts.
+macro_rules! compose {
+    ($($kind:ident { $($script:ident: $($file:literal),+;)+ })+) => {
+        $(pub(crate) mod $kind {
+            $(pub(crate) const $script: &str = concat!($(include_str!($file)),+);)+
+        })+
     };
 }
 
+mod composition;
 pub(crate) mod election;
 mod guard;
 mod handle;

@@ -27,8 +27,8 @@ pub(super) fn announce(targets: &[Arc<Target>]) -> Call {
         [target.kind().name().as_bytes(), b":", target.name().as_bytes()].concat()
     };
     let entries: Vec<Vec<u8>> = targets.iter().map(entry).collect();
-    let first = [Bytes(b"announce"), Number(ENTRY_LIFE)];
-    let arguments = first.into_iter().chain(entries.iter().map(|entry| Bytes(entry)));
+    let names = entries.iter().map(|entry| Bytes(entry));
+    let arguments = [Number(ENTRY_LIFE)].into_iter().chain(names);
     ANNOUNCE.call(&[reserved::INDEX.to_vec()], arguments)
 }
 

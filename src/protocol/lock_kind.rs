@@ -168,25 +168,24 @@ pub(crate) enum Parts {
 /// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
 /// | `renew` | owner, lease, hold count or 0, fence's time to live, and the tail of a lease that yields in it | `{1, now}`; `{0, now}` gone; `{-1, now}` another's; `{1, now, n}` of a weighted lock: besides, n wait, or -1: that is not known |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
-/// | `force` | owner, deadline, fence's time to live, `force` or `any` | 1 evicted; 0 not its owner; `{2, now}` too late; the error `WRONGTYPE not a lock: …` |
+/// | `force` | owner, deadline, fence's time to live, and `any` | 1 evicted; 0 not its owner; `{2, now}` too late; the error `WRONGTYPE not a lock: …` |
 /// | `request` | none | how many clients received it |
-/// | `inspect` | how many waiters to list, `inspect` or `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows; of an election `{the word}` or `{}` follows |
+/// | `inspect` | how many waiters to list, and `found` | `{now, {{owner, lease or -1, last token or -1}, …}, how many wait or -1, {{owner, place or -1}, …}}`; of a weighted lock each holder has its slots besides, and `{limit declared, limit in force, sum of the weights}` follows; of an election `{the word}` or `{}` follows |
 /// | `change` | owner, number, `r` `u` `w` or `beat`, fence's time to live, waiter's death after (µs), queue's time to live | `{1, token or 0, now, waiters}`; `{0, …}` as `acquire`: it waits; `{3, now}` a later change was made, or it does not wait; `{4, now}` not held |
-/// | `resize` | limit, deadline, fence's time to live, limit declared, how long the limit is kept after the last use, `resize` | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
-/// | `look` of a weighted lock, which gets the lock's key alone | `look` | the owners |
-/// | `proclaim` of an election | owner, term, number of the word, fence's time to live, `proclaim`, word | 1 said; 0 gone; -1 another's |
+/// | `resize` | limit, deadline, fence's time to live, limit declared, how long the limit is kept after the last use | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
+/// | `look` of a weighted lock, which gets the lock's key alone | none | the owners |
+/// | `proclaim` of an election | owner, term, number of the word, fence's time to live, word | 1 said; 0 gone; -1 another's |
 /// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
 ///
 /// A script returns an error with the code `WRONGTYPE` if the key has another type. A script of a weighted lock also
 /// does so if the sorted set is a user's, or a lock of the other kind (rule 43).
 ///
-/// A string may be data or the lock of another program, and its form does not always tell which. `any` and `inspect`
-/// say that the user calls it a mutex. `force` and `found` do not say so, and return an error if the string does not
-/// look like a lock. The form of a hash alone distinguishes it from data.
+/// A string may be data or the lock of another program, and its form does not always tell which. `force` with
+/// `any` and `inspect` without `found` say that the user calls it a mutex. The other two do not say so, and return an error
+/// if the string does not look like a lock. The form of a hash alone distinguishes it from data.
 ///
 /// A lease and a time to live are in milliseconds. A deadline is in the server's time, in
-/// microseconds; after it the script does nothing, and 0 is none. Each script takes another number
-/// of arguments, by which a proxy in the tests recognises it.
+/// microseconds; after it the script does nothing, and 0 is none.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,

@@ -220,12 +220,12 @@ impl Target {
         let inspect = &self.kind.scripts().inspect;
         match view {
             View::Owners => self.kind.look(self.key()),
-            View::Holders => inspect.call(self.lease_keys(), [Number(0), Bytes(b"inspect")]),
+            View::Holders => inspect.call(self.lease_keys(), [Number(0)]),
             View::Waiters | View::Found => {
-                let word: &[u8] = if view == View::Found { b"found" } else { b"inspect" };
+                let word: Option<&[u8]> = (view == View::Found).then_some(b"found");
                 let mut keys = self.lease_keys().to_vec();
                 keys.extend(self.kind.waiters_key(&self.name).map(Vec::into_boxed_slice));
-                inspect.call(&keys, [Number(MOST_WAITERS), Bytes(word)])
+                inspect.call(&keys, [Number(MOST_WAITERS)].into_iter().chain(word.map(Bytes)))
             }
         }
     }
@@ -236,8 +236,9 @@ impl Target {
         // The caller does not know the holder's lease. The script lengthens the fence to the window
         // of the next owner where that is longer.
         let fence = Number(fence(SHORTEST_FENCE));
-        let word: &[u8] = if request.takes_any { b"any" } else { b"force" };
-        let arguments = [Bytes(request.owner), Number(deadline_micros), fence, Bytes(word)];
+        let word: Option<&[u8]> = request.takes_any.then_some(b"any");
+        let arguments = [Bytes(request.owner), Number(deadline_micros), fence];
+        let arguments = arguments.into_iter().chain(word.map(Bytes));
         self.kind.scripts().force.call(&self.keys, arguments)
     }
 
@@ -275,22 +276,15 @@ impl Target {
         let ResizeRequest { limit, declared, keep } = request;
         let (fence, keep) = (fence(SHORTEST_FENCE), millis(keep));
         let numbers = [limit.into(), deadline_micros, fence, declared.into(), keep];
-        let arguments = numbers.map(Number).into_iter().chain([Bytes(b"resize")]);
-        scripts.resize.call(&self.keys, arguments)
+        scripts.resize.call(&self.keys, numbers.map(Number))
     }
 
     /// Says a word for the leader of an election. `None` if the kind has no word.
     pub(crate) fn proclaim(&self, request: &ProclaimRequest<'_>) -> Option<Call> {
         let ProclaimRequest { owner, ttl, term, number, word } = *request;
         // In a cluster without the key that is never there: what the script touches exists while somebody leads.
-        let arguments = [
-            Bytes(owner),
-            Number(term),
-            Number(number),
-            Number(fence(ttl)),
-            Bytes(b"proclaim"),
-            Bytes(word),
-        ];
+        let arguments =
+            [Bytes(owner), Number(term), Number(number), Number(fence(ttl)), Bytes(word)];
         let script = self.kind.scripts().proclaim.as_ref();
         script.map(|script| script.call(self.lease_keys(), arguments))
     }

@@ -220,7 +220,7 @@ fn foreign_values_are_read_within_bounds() {
 #[test]
 fn announcement_without_reply_costs_callers_no_connection() {
     let (_server, proxy) = behind_proxy();
-    let silent = proxy.add(Fault::request("announce", SILENCE).at(Operation::Other));
+    let silent = proxy.add(Fault::request("", SILENCE).at(Operation::Announce));
     let client = LockClient::builder(proxy.url()).command_timeout(ms(800)).build().unwrap();
     let options = LockOptions::new().lease(Lease::renewed(SOON * 60));
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();

@@ -13,66 +13,23 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
+use crate::kind::composition::election;
 use crate::kind::mutex::MutexKind;
 use crate::kind::owner_value;
 use crate::protocol::lock_kind::{LockKind, Parts, Scripts, Window};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
+use crate::wire::script::{Call, Script};
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!(
-        "election/keys.lua",
-        "election/layout.lua",
-        "token.lua",
-        "line.lua",
-        "mutex/hand_over.lua",
-        "election/word.lua",
-        "election/begin.lua",
-        "mutex/acquire.lua",
-        "mutex/wait.lua",
-        "election/acquired.lua"
-    ),
-    release: script!(
-        "election/keys.lua",
-        "token.lua",
-        "line.lua",
-        "mutex/hand_over.lua",
-        "election/word.lua",
-        "election/begin.lua",
-        "mutex/release.lua",
-        "mutex/pass.lua",
-        "election/released.lua"
-    ),
-    renew: script!("mutex/owner.lua", "election/begin.lua", "renew.lua", "election/renewed.lua"),
-    touch: script!("mutex/owner.lua", "touch.lua"),
-    force: script!(
-        "election/keys.lua",
-        "token.lua",
-        "line.lua",
-        "mutex/hand_over.lua",
-        "election/word.lua",
-        "mutex/owner.lua",
-        "election/layout.lua",
-        "election/wake.lua",
-        "force.lua"
-    ),
-    inspect: script!(
-        "election/keys.lua",
-        "election/layout.lua",
-        "election/word.lua",
-        "election/begin.lua",
-        "mutex/inspect.lua",
-        "election/inspected.lua"
-    ),
+    acquire: Script::new(election::ACQUIRE),
+    release: Script::new(election::RELEASE),
+    renew: Script::new(election::RENEW),
+    touch: Script::new(election::TOUCH),
+    force: Script::new(election::FORCE),
+    inspect: Script::new(election::INSPECT),
     request: None,
-    proclaim: Some(script!(
-        "election/keys.lua",
-        "token.lua",
-        "election/word.lua",
-        "mutex/owner.lua",
-        "election/proclaim.lua"
-    )),
+    proclaim: Some(Script::new(election::PROCLAIM)),
     weighted: None,
 };
 

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock   2 its fence   3 the word
 -- ARGV  1 the attempt   2 its term   3 the number of the word   4 time to live of the fence and the word, ms
---       5 proclaim, by which requests are told apart on their way   6 the value
+--       5 the value
 -- Returns 1 said, or a later word was   0 the key is gone   -1 another leads
 --
 -- It needs no deadline: a request that was stuck says its word only in its own term, and only before a later word of that
@@ -19,7 +19,7 @@ local number = said_in(term)
 if number and number >= tonumber(ARGV[3]) then
   return 1
 end
-local written = write(term, ARGV[3], ARGV[6], ARGV[4])
+local written = write(term, ARGV[3], ARGV[5], ARGV[4])
 if written.err then
   return written
 end

@@ -3,8 +3,7 @@
 -- KEYS  1 the lock (a string: its owner)   2 its fence (the last token)
 --       3 the line (attempt -> place), if the waiters are asked for; line.lua says what a place is
 -- ARGV  1 how many waiters to list at most
---       2 inspect, by which requests are told apart on their way; or found: nobody has said that the key is a mutex,
---         so anything else is an error
+--       2 found: nobody has said that the key is a mutex, so anything else is an error; left out if somebody has
 -- Returns {server time in µs, holders, how many wait (-1: not known), waiters}
 --         a holder: {owner (16 KiB of it at most), time to live in ms (-1: none), last token (-1: none)}
 --         a waiter: {attempt, its place}; those that are passed over are left out

@@ -9,43 +9,24 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
+use crate::kind::composition::mutex;
 use crate::kind::owner_value;
 use crate::protocol::lock_kind::{LockKind, Scripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
+use crate::wire::script::{Call, Script};
 
 // `acquire` and `release` begin with their fast path, which returns before the functions of the
 // other files are defined. The remaining scripts need those functions in any case.
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!(
-        "mutex/acquire.lua",
-        "token.lua",
-        "line.lua",
-        "mutex/hand_over.lua",
-        "mutex/wait.lua"
-    ),
-    release: script!(
-        "mutex/release.lua",
-        "token.lua",
-        "line.lua",
-        "mutex/hand_over.lua",
-        "mutex/pass.lua"
-    ),
-    renew: script!("mutex/owner.lua", "renew.lua"),
-    touch: script!("mutex/owner.lua", "touch.lua"),
-    force: script!(
-        "token.lua",
-        "line.lua",
-        "mutex/hand_over.lua",
-        "mutex/owner.lua",
-        "mutex/layout.lua",
-        "mutex/wake.lua",
-        "force.lua"
-    ),
-    inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
-    request: Some(script!("token.lua", "line.lua", "mutex/hand_over.lua", "mutex/request.lua")),
+    acquire: Script::new(mutex::ACQUIRE),
+    release: Script::new(mutex::RELEASE),
+    renew: Script::new(mutex::RENEW),
+    touch: Script::new(mutex::TOUCH),
+    force: Script::new(mutex::FORCE),
+    inspect: Script::new(mutex::INSPECT),
+    request: Some(Script::new(mutex::REQUEST)),
     proclaim: None,
     weighted: None,
 };

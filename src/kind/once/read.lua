@@ -1,7 +1,7 @@
 -- Tells the record of a job, and the server's time. It writes nothing.
 --
 -- KEYS  1 the record (a hash; record.rs says what its fields are)
--- ARGV  1 record, by which requests are told apart on their way
+-- ARGV  none
 -- Returns {server time in µs, how many fields it has, the values of ten fields, 1 KiB of each at most}
 local time = redis.call('TIME')
 local values = redis.call('HMGET', KEYS[1], 'form', 'done', 'done_by', 'run', 'run_by', 'end', 'reason',

@@ -23,16 +23,17 @@ use crate::base::inspection::{HeldPart, Holder};
 use crate::base::reserved;
 use crate::base::text::clean;
 use crate::base::time::millis;
+use crate::kind::composition;
 use crate::kind::once::period::{Schedule, time};
 use crate::kind::once::policy::Policy;
 use crate::kind::once::tally::Over;
 use crate::kind::{Guard, Handle};
 use crate::protocol::holder::ReportedHolder;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Argument, Script};
+use crate::wire::script::Script;
 use crate::wire::{Cmd, Pipeline, Value};
 
-static READ: Script = script!("once/read.lua");
+static READ: Script = Script::new(composition::once::READ);
 /// For a transaction, which has no digest of it.
 const NOTE_OVER: &str = include_str!("over.lua");
 
@@ -155,7 +156,7 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn read(handle: &Handle) -> Result<Record> {
         let key = key(handle);
-        let call = READ.call(std::slice::from_ref(&key), [Argument::Bytes(b"record")]);
+        let call = READ.call(std::slice::from_ref(&key), []);
         let odd = || {
             Error::wrong_type(format!(
                 "its record, the key \"{}\", holds something else, or a record of a later version; look what wrote it, or forget the record",

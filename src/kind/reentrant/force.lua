@@ -4,7 +4,7 @@
 -- KEYS  1 the lock   2 its fence   3 the channel of those who wait   4 in a cluster only: a key that is never there
 -- ARGV  1 the owner it is aimed at, foreign or not   2 deadline in server time, µs
 --       3 time to live of the fence, ms
---       4 force or any, by which requests are told apart on their way: neither deletes a hash that is not a lock
+--       4 any, which changes nothing here: a hash that is not a lock is never deleted
 -- Returns 1 that owner had it   0 it had not   {2, server time in µs} too late
 --         an error if the key is not a lock; the key stays
 --

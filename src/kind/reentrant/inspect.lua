@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock (a hash: owner -> hold count)   2 its fence (the last token)
 --       3 the queue of Redisson's fair lock (a list of owners), if the waiters are asked for
--- ARGV  1 how many waiters to list at most   2 inspect or found, by which requests are told apart on their way
+-- ARGV  1 how many waiters to list at most   2 found, which changes nothing here
 -- Returns the same as mutex/inspect.lua. How many wait is not known: those of this library listen, and so do
 -- those of Redisson's plain lock. A place in the list says nothing about time, and is returned as -1.
 --

@@ -16,30 +16,20 @@ use crate::base::inspection::Origin;
 use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::share::Share;
+use crate::kind::composition::reentrant;
 use crate::protocol::lock_kind::{LockKind, Scripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
+use crate::wire::script::{Call, Script};
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!(
-        "token.lua",
-        "reentrant/owner.lua",
-        "reentrant/acquire.lua",
-        "reentrant/layout.lua",
-        "reentrant/busy.lua"
-    ),
-    release: script!("token.lua", "reentrant/owner.lua", "reentrant/wake.lua", "release.lua"),
-    renew: script!("reentrant/owner.lua", "renew.lua"),
-    touch: script!("reentrant/owner.lua", "touch.lua"),
-    force: script!(
-        "token.lua",
-        "reentrant/layout.lua",
-        "reentrant/wake.lua",
-        "reentrant/force.lua"
-    ),
-    inspect: script!("reentrant/layout.lua", "reentrant/inspect.lua"),
+    acquire: Script::new(reentrant::ACQUIRE),
+    release: Script::new(reentrant::RELEASE),
+    renew: Script::new(reentrant::RENEW),
+    touch: Script::new(reentrant::TOUCH),
+    force: Script::new(reentrant::FORCE),
+    inspect: Script::new(reentrant::INSPECT),
     request: None,
     proclaim: None,
     weighted: None,

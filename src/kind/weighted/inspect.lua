@@ -2,7 +2,7 @@
 -- and token.lua.
 --
 -- KEYS  1 the lock, as in state.lua   2 its fence   3 the line, if the waiters are asked for
--- ARGV  1 how many waiters to list at most   2 inspect, by which requests are told apart on their way
+-- ARGV  1 how many waiters to list at most   2 found, which changes nothing here: state.lua knows a lock in any case
 -- Returns {server time in µs, holders, how many wait (-1: not asked for), waiters,
 --          {limit declared (0: it is not known), limit in force, sum of the weights}}
 --         a holder: {attempt, time to live in ms, its token (-1: not known), its slots, or its access: 0 a reader,

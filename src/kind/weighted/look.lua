@@ -2,6 +2,6 @@
 -- while the slot is being moved. Stands after state.lua.
 --
 -- KEYS  1 the lock, as in state.lua
--- ARGV  1 look, by which requests are told apart on their way
+-- ARGV  none
 -- Returns the attempts, including those whose leases have ended, until a script takes them out
 return redis.call('ZRANGE', KEYS[1], '1099511627776', '+inf', 'BYSCORE')

@@ -10,106 +10,42 @@ use crate::base::name::Name;
 use crate::base::option::Wait;
 use crate::base::reserved;
 use crate::base::share::Share;
+use crate::kind::composition::{rw_lock, semaphore};
 use crate::kind::owner_value;
 use crate::protocol::lock_kind::{LockKind, Parts, Scripts, WeightedScripts, Window};
 use crate::protocol::reply::unexpected;
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::{Argument, Call, Script};
+use crate::wire::script::{Call, Script};
 
 /// The scripts of one kind. Each begins with the file that names the kind, and then state.lua (rule 43).
 //
 // `acquire` and `release` go on with their fast path, which returns before the functions of the
 // other files are defined. The remaining scripts need those functions in any case.
 macro_rules! scripts {
-    ($kind:literal) => {
+    ($kind:ident) => {
         Scripts {
-            acquire: script!(
-                $kind,
-                "weighted/state.lua",
-                "weighted/acquire.lua",
-                "token.lua",
-                "weighted/hold.lua",
-                "weighted/give.lua",
-                "line.lua",
-                "weighted/serve.lua",
-                "weighted/wait.lua"
-            ),
-            release: script!(
-                $kind,
-                "weighted/state.lua",
-                "weighted/release.lua",
-                "token.lua",
-                "weighted/hold.lua",
-                "weighted/give.lua",
-                "line.lua",
-                "weighted/serve.lua",
-                "weighted/leave.lua"
-            ),
-            renew: script!($kind, "weighted/state.lua", "token.lua", "weighted/renew.lua"),
-            touch: script!(
-                $kind,
-                "weighted/state.lua",
-                "token.lua",
-                "weighted/owner.lua",
-                "touch.lua"
-            ),
-            force: script!(
-                $kind,
-                "weighted/state.lua",
-                "token.lua",
-                "weighted/hold.lua",
-                "weighted/give.lua",
-                "line.lua",
-                "weighted/serve.lua",
-                "weighted/force.lua"
-            ),
-            inspect: script!($kind, "weighted/state.lua", "token.lua", "weighted/inspect.lua"),
+            acquire: Script::new($kind::ACQUIRE),
+            release: Script::new($kind::RELEASE),
+            renew: Script::new($kind::RENEW),
+            touch: Script::new($kind::TOUCH),
+            force: Script::new($kind::FORCE),
+            inspect: Script::new($kind::INSPECT),
             request: None,
             proclaim: None,
             weighted: Some(WeightedScripts {
-                change: script!(
-                    $kind,
-                    "weighted/state.lua",
-                    "token.lua",
-                    "weighted/hold.lua",
-                    "weighted/give.lua",
-                    "line.lua",
-                    "weighted/serve.lua",
-                    "weighted/change.lua"
-                ),
-                resize: script!(
-                    $kind,
-                    "weighted/state.lua",
-                    "token.lua",
-                    "weighted/hold.lua",
-                    "weighted/give.lua",
-                    "line.lua",
-                    "weighted/serve.lua",
-                    "weighted/resize.lua"
-                ),
-                transaction: script!(
-                    $kind,
-                    "weighted/state.lua",
-                    "token.lua",
-                    "weighted/owner.lua",
-                    "weighted/transaction.lua"
-                ),
+                change: Script::new($kind::CHANGE),
+                resize: Script::new($kind::RESIZE),
+                transaction: Script::new($kind::TRANSACTION),
             }),
         }
     };
 }
 
-macro_rules! look {
-    ($kind:literal) => {
-        script!($kind, "weighted/state.lua", "weighted/look.lua")
-    };
-}
-
-static SCRIPTS_OF_SEMAPHORE: Scripts = scripts!("weighted/semaphore.lua");
-static LOOK_AT_SEMAPHORE: Script = look!("weighted/semaphore.lua");
-static SCRIPTS_OF_RW_LOCK: Scripts = scripts!("weighted/rw_lock.lua");
-static LOOK_AT_RW_LOCK: Script = look!("weighted/rw_lock.lua");
+static SCRIPTS_OF_SEMAPHORE: Scripts = scripts!(semaphore);
+static LOOK_AT_SEMAPHORE: Script = Script::new(semaphore::LOOK);
+static SCRIPTS_OF_RW_LOCK: Scripts = scripts!(rw_lock);
+static LOOK_AT_RW_LOCK: Script = Script::new(rw_lock::LOOK);
 
 /// A kind whose holders have weights.
 #[derive(Debug)]
@@ -182,7 +118,7 @@ impl LockKind for WeightedKind {
 
     fn look(&self, key: &[u8]) -> Call {
         // Not a plain `ZRANGE`: a user's own set may have members in the band of leases.
-        self.look.call(&[key.to_vec()], [Argument::Bytes(b"look")])
+        self.look.call(&[key.to_vec()], [])
     }
 
     fn owners(&self, value: Value) -> Result<Vec<Vec<u8>>, Failure> {

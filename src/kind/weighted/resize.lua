@@ -8,7 +8,6 @@
 -- KEYS  as in state.lua
 -- ARGV  1 the new limit   2 deadline in server time, µs   3 time to live of the fence, ms
 --       4 the limit that the user declares   5 how long the new limit is kept after the last use, ms
---       6 resize, by which requests are told apart on their way
 -- Returns 1 it is in force   {2, server time} too late   {4, limit declared, limit in force, server time} another
 --         limit was declared
 read_clock()

@@ -14,7 +14,7 @@
 --       2 its fence (the last token)   the rest as in line.lua
 --
 -- An attempt reads <version>q:<client>:<number>:<window, ms>:<weight>:…, where the weight is a number of
--- permits, or r, u or w for a reader, an upgradable reader or a writer. ARGV[1] is the attempt that asks.
+-- permits, or r, u or w for a reader, an upgradable reader or a writer. ARGV[1] is the attempt that asks, if one does.
 --
 -- Holder, slots and sum are written by one ZADD, or never differ for longer than a script. The sum may be too
 -- high, as it has the weights of leases that have ended until a script takes them out; that is safe (rule 24).
@@ -34,7 +34,7 @@
 -- There are no functions here: to make them takes time, also where none is called.
 
 local BAND, ALL = 4294967296, 4294967296
-local me = ARGV[1]
+local me = ARGV[1] or ''
 -- Another type is an error (rule 43). A field is false where there is none.
 local known = redis.call('ZMSCORE', KEYS[1], 'declared', 'limit', 'used', me, 'c/' .. me, 'ttl')
 local declared, limit, used = tonumber(known[1]), tonumber(known[2]), tonumber(known[3]) or 0

@@ -48,7 +48,7 @@ impl Detour {
         });
         let (mut client, mut server, mut chunk) = (client, server, vec![0; 64 * 1024]);
         while let Ok(length @ 1..) = client.read(&mut chunk) {
-            let asks = Operation::of(&chunk[..length]) == Operation::Acquire;
+            let asks = Operation::of(&chunk[..length]) == Ok(Operation::Acquire);
             if asks && trigger.swap(false, Ordering::SeqCst) {
                 let _ = client.shutdown(Shutdown::Both);
                 thread::sleep(late);

@@ -192,7 +192,13 @@ impl Link {
     /// Returns the operation of a message, and the planned action if it is a reply.
     fn expected(&self, direction: Direction, message: &[u8]) -> (Operation, Option<Planned>) {
         match direction {
-            Direction::Request => (Operation::of(message), None),
+            Direction::Request => {
+                let operation = Operation::of(message).unwrap_or_else(|unknown| {
+                    self.gate.meets(unknown);
+                    Operation::Other
+                });
+                (operation, None)
+            }
             Direction::Reply if frame::is_push(message) => (Operation::Message, None),
             Direction::Reply => {
                 let mut plan = self.plan();

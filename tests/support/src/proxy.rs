@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::fault::{Direction, Fault, Injection, Operation};
+use crate::fault::{Direction, Fault, Injection, Operation, UnknownScript, names};
 use crate::journal::{Journal, LATE, Tally, Trace};
 use crate::link::{Link, Target};
 use crate::server::Server;
@@ -47,7 +47,8 @@ impl fmt::Debug for Watcher {
 /// A TCP proxy in this process, between a client and a server, with faults on demand.
 ///
 /// It knows where the messages of the Redis protocol begin and end, and which reply answers which
-/// request. Dropping it closes all connections and ends all its threads.
+/// request. Dropping it closes all connections and ends all its threads, and panics if a request ran a
+/// script that is none of the library's: then a fault of its operation could not happen.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -86,6 +87,8 @@ impl Proxy {
     }
 
     fn to(target: Target) -> io::Result<Self> {
+        // Made now: the first message would wait for it.
+        names();
         let reservation = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), false)?;
         let address =
             reservation.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -235,6 +238,11 @@ impl Drop for Proxy {
         for thread in threads {
             let _ = thread.join();
         }
+        if let Some(unknown) = self.gate.state().unknown.take()
+            && !thread::panicking()
+        {
+            panic!("{unknown}");
+        }
     }
 }
 
@@ -259,6 +267,8 @@ struct State {
     injections: Vec<Injection>,
     links: Vec<Weak<Link>>,
     threads: Vec<JoinHandle<()>>,
+    /// A script that is none of the library's.
+    unknown: Option<UnknownScript>,
 }
 
 impl Gate {
@@ -274,6 +284,11 @@ impl Gate {
             watcher: Watcher::default(),
             held_up: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that a request runs a script that is none of the library's.
+    pub(crate) fn meets(&self, unknown: UnknownScript) {
+        self.state().unknown.get_or_insert(unknown);
     }
 
     /// Shows a message to the watcher.

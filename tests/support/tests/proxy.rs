@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold_support::fault::Operation;
+use leasehold_support::fault::{Operation, digest, scripts};
 use leasehold_support::{Action, Direction, Fault, Injection, Proxy, Server, Tally};
 use redis::{Connection, RedisResult};
 
@@ -221,11 +221,27 @@ fn all_threads_end_with_the_proxy() {
     assert!(begin.elapsed() < Duration::from_secs(2));
 }
 
-/// A script of the shape of a renewal: four keys, four arguments.
+/// Runs the script of a renewal, which says that there is no such lock.
 fn renew(connection: &mut Connection) -> RedisResult<i64> {
+    let (_, text) = scripts().find(|(name, _)| *name == "RENEW").expect("one of the library's");
     let mut eval = redis::cmd("EVAL");
-    eval.arg("return 7").arg(4).arg(&["a", "b", "c", "d"]).arg(&["me", "1000", "1", "1000"]);
-    eval.query(connection)
+    eval.arg(text).arg(2).arg(&["a", "b"]).arg(&["me", "1000", "0", "1000"]);
+    let (is_there, _now): (i64, i64) = eval.query(connection)?;
+    Ok(is_there)
+}
+
+/// Otherwise it would pass by the faults of its operation, and their tests would go on without them.
+#[test]
+fn unknown_script_fails_the_test() {
+    let (_server, proxy) = start();
+    let mut connection = connect(&proxy).expect("a connection");
+    let unknown = digest("return 8");
+    let answer = redis::cmd("EVALSHA").arg(&unknown).arg(0).query::<i64>(&mut connection);
+    assert!(answer.is_err(), "{answer:?}");
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(proxy)));
+    let panic = dropped.expect_err("a panic");
+    let text = panic.downcast_ref::<String>().expect("a text");
+    assert!(text.contains(&unknown), "{text}");
 }
 
 #[test]
@@ -233,7 +249,7 @@ fn the_journal_agrees_with_what_was_done_to_an_operation() {
     let (_server, proxy) = start();
     let at = |direction| proxy.tally(direction, Operation::Renew);
     let mut connection = connect(&proxy).expect("a connection");
-    assert_eq!(renew(&mut connection), Ok(7));
+    assert_eq!(renew(&mut connection), Ok(0));
     let fault = Fault::request("", Action::LoseReply).at(Operation::Renew);
     let lost = proxy.add(fault);
     assert!(set(&mut connection, "key").is_ok(), "another operation");
@@ -242,7 +258,7 @@ fn the_journal_agrees_with_what_was_done_to_an_operation() {
     let mut connection = connect(&proxy).expect("a connection");
     let late = Action::Delay(Duration::from_millis(50));
     let late = proxy.add(Fault::reply("", late).at(Operation::Renew));
-    assert_eq!(renew(&mut connection), Ok(7));
+    assert_eq!(renew(&mut connection), Ok(0));
     assert_eq!(late.fired(), 1);
     // A message is noted once it was written, which the client may notice before.
     let begin = Instant::now();

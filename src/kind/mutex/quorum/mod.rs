@@ -6,25 +6,20 @@ use crate::base::inspection::Origin;
 use crate::base::kind::Kind;
 use crate::base::name::Name;
 use crate::base::share::Share;
+use crate::kind::composition::quorum;
 use crate::kind::mutex::MutexKind;
 use crate::protocol::lock_kind::{LockKind, Scripts, Window};
 use crate::wire::Value;
 use crate::wire::failure::Failure;
-use crate::wire::script::Call;
+use crate::wire::script::{Call, Script};
 
 static SCRIPTS: Scripts = Scripts {
-    acquire: script!("token.lua", "mutex/quorum/acquire.lua"),
-    release: script!("token.lua", "mutex/owner.lua", "mutex/quorum/wake.lua", "release.lua"),
-    renew: script!("mutex/owner.lua", "renew.lua"),
-    touch: script!("mutex/owner.lua", "touch.lua"),
-    force: script!(
-        "token.lua",
-        "mutex/owner.lua",
-        "mutex/layout.lua",
-        "mutex/quorum/wake.lua",
-        "force.lua"
-    ),
-    inspect: script!("mutex/layout.lua", "mutex/inspect.lua"),
+    acquire: Script::new(quorum::ACQUIRE),
+    release: Script::new(quorum::RELEASE),
+    renew: Script::new(quorum::RENEW),
+    touch: Script::new(quorum::TOUCH),
+    force: Script::new(quorum::FORCE),
+    inspect: Script::new(quorum::INSPECT),
     request: None,
     proclaim: None,
     weighted: None,

@@ -727,8 +727,8 @@ limit, limit_ttl = ",
     (
         "future-entry-kept",
         "protocol/announce.lua",
-        "'(' .. now + ARGV[2], '+inf')",
-        "'(' .. now + ARGV[2], '-inf')",
+        "'(' .. now + ARGV[1], '+inf')",
+        "'(' .. now + ARGV[1], '-inf')",
     ),
     (
         "whole-owner-read",
@@ -765,7 +765,7 @@ limit, limit_ttl = ",
     (
         "announced-entry-never-dropped",
         "protocol/announce.lua",
-        "'(' .. now - ARGV[2])",
+        "'(' .. now - ARGV[1])",
         "'(0')",
     ),
     // Elections.

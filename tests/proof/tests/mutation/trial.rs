@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use leasehold_support::fault;
+
 use crate::build::Build;
+use crate::script;
 
 /// A checker that takes longer does not end.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,6 +54,7 @@ impl Trial {
             .args([test, "--exact", "--nocapture"])
             .env("LEASEHOLD_MUTATION", self.mutation.unwrap_or_default())
             .env("LEASEHOLD_MUTATION_NOTE", &note)
+            .env(fault::PLANTED, planted(self.mutation.unwrap_or_default()))
             .env("RUST_BACKTRACE", "0")
             .env_remove("LEASEHOLD_SKIPS")
             .stdin(Stdio::null())
@@ -84,6 +88,18 @@ impl Trial {
             None => End::Hung,
         }
     }
+}
+
+/// The scripts that a bug is planted in, as the proxies of the tests read them: these know a script by its digest, and
+/// fail the test if they do not.
+fn planted(bug: &str) -> String {
+    let patches = || script::PATCHES.iter().filter(|(name, ..)| *name == bug);
+    let lines = fault::scripts().map(|(name, text)| {
+        let patched =
+            patches().fold(text.to_owned(), |text, (_, _, from, to)| text.replace(from, to));
+        format!("{name} {}\n", fault::digest(&patched))
+    });
+    lines.collect()
 }
 
 /// Why the checker did not run.

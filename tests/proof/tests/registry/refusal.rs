@@ -122,8 +122,7 @@ fn hold_unharmed(trial: &Trial, fault: &dyn Injector) {
 
 /// An announcement without a reply.
 fn silent_at_announce(trial: &Trial) {
-    let request = AtOperation::request("", Operation::Other, SILENCE);
-    hold_unharmed(trial, &request.containing("announce"));
+    hold_unharmed(trial, &AtOperation::request("", Operation::Announce, SILENCE));
 }
 
 /// The path with nobody in the queue: `DEL`, which is never refused.

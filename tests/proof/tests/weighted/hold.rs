@@ -257,7 +257,7 @@ pub(crate) fn inspection_lists_holders_and_waiters() {
         lab.take(permits(0, 1));
         lab.take(permits(1, 2));
         lab.take_back_and_line_up();
-        let words = command(lab.scripts.text(Name::Inspect, false), ["10", "inspect"].into_iter());
+        let words = command(lab.scripts.text(Name::Inspect, false), ["10"].into_iter());
         let Ok(Value::Array(parts)) = lab.command(&words) else { panic!("an array") };
         let Value::Array(holders) = &parts[1] else { panic!("{parts:?}") };
         let Value::Array(holder) = &holders[0] else { panic!("{parts:?}") };

@@ -27,9 +27,9 @@ fn commands(lab: &mut Lab, is_rw: bool) -> Vec<(Name, Vec<Vec<u8>>)> {
         all.into_iter().map(|(name, request)| (name, request.words(&lab.scripts))).collect();
     let text = attempt.text();
     let more: [(Name, &[&str]); 4] = [
-        (Name::Resize, &["3", &deadline.to_string(), "1000", "2", "1000", "resize"]),
-        (Name::Inspect, &["10", "inspect"]),
-        (Name::Look, &["look"]),
+        (Name::Resize, &["3", &deadline.to_string(), "1000", "2", "1000"]),
+        (Name::Inspect, &["10"]),
+        (Name::Look, &[]),
         (Name::Transaction, &[&text, "2", "GET", "y"]),
     ];
     for (name, arguments) in more {
@@ -170,7 +170,7 @@ fn is_known(lab: &mut Lab, is_rw: bool) {
     let kind = ["the key is a semaphore", "the key is a read-write lock"][usize::from(is_rw)];
     is_refused(lab, !is_rw, kind);
     for name in [Name::Look, Name::Inspect] {
-        let arguments: &[&str] = if name == Name::Look { &["look"] } else { &["10", "inspect"] };
+        let arguments: &[&str] = if name == Name::Look { &[] } else { &["10"] };
         let words = command(lab.scripts.text(name, is_rw), arguments.iter().copied());
         lab.command(&words).expect("it is a lock");
     }
@@ -210,7 +210,7 @@ pub(crate) fn semaphore_is_known_in_all_its_states() {
         lab.release(permits(2, 1));
         is_known_while_held(lab, false); // the lowest slot is free
         lab.end(permits(3, 1));
-        let words = command(lab.scripts.text(Name::Look, false), ["look"].into_iter());
+        let words = command(lab.scripts.text(Name::Look, false), [].into_iter());
         lab.command(&words).expect("it is a lock"); // a lease has ended
         is_known(lab, false); // and was taken out
         lab.ask(&["ZADD", LOCK, NOW, "job:1"]);
@@ -232,14 +232,14 @@ pub(crate) fn read_write_lock_is_known_in_all_its_states() {
         lab.change(upgradable(1), 2, Become::Reader);
         is_known_while_held(lab, true);
         lab.end(upgradable(1));
-        let words = command(lab.scripts.text(Name::Look, true), ["look"].into_iter());
+        let words = command(lab.scripts.text(Name::Look, true), [].into_iter());
         lab.command(&words).expect("it is a lock"); // a lease has ended
         is_known(lab, true);
         is_known(lab, true); // and was taken out: the marks are left
         lab.take(writer(2));
         is_known_while_held(lab, true);
         lab.ask(&["ZADD", LOCK, NOW, "job:1"]);
-        let words = command(lab.scripts.text(Name::Look, true), ["look"].into_iter());
+        let words = command(lab.scripts.text(Name::Look, true), [].into_iter());
         lab.command(&words).expect("it is a lock"); // a user's, among the leases
     });
 }
@@ -310,7 +310,7 @@ pub(crate) fn waiters_of_the_other_kind_are_not_listed() {
         lab.ask(&["DEL", LOCK]);
         let mut waiters = |is_rw: bool| {
             let script = lab.scripts.text(Name::Inspect, is_rw);
-            let words = command(script, ["10", "inspect"].into_iter());
+            let words = command(script, ["10"].into_iter());
             match lab.command(&words) {
                 Ok(Value::Array(parts)) => (parts[2].clone(), parts[3].clone()),
                 other => panic!("{other:?}"),

@@ -183,8 +183,7 @@ impl Request {
             }
             Request::Touch { attempt } => (Name::Touch, vec![attempt.text()]),
             Request::Force { attempt, deadline, ttl } => {
-                let (deadline, force) = (deadline.to_string(), "force".to_owned());
-                (Name::Force, vec![attempt.text(), deadline, number(ttl), force])
+                (Name::Force, vec![attempt.text(), deadline.to_string(), number(ttl)])
             }
             Request::Change { attempt, number: change, to, ttl, dies_after, line } => {
                 let to = match to {
@@ -200,7 +199,7 @@ impl Request {
             Request::Resize { limit, declared, deadline, ttl, keep } => {
                 let [limit, deadline, declared] =
                     [limit, deadline, declared].map(|number| number.to_string());
-                let rest = [number(ttl), declared, number(keep), "resize".to_owned()];
+                let rest = [number(ttl), declared, number(keep)];
                 (Name::Resize, [limit, deadline].into_iter().chain(rest).collect())
             }
         };

@@ -3,7 +3,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `message` | the actions of a proxy on a message, and their triggers |
-//! | `operation` | the operation of a message, recognised by its shape |
+//! | `operation` | the operation of a message; a script is known by its digest |
 //! | `injector` | the face of all injectors: begin, prove, heal |
 //! | [`network`] | faults of the proxy, each at a named operation |
 //! | [`server`] | faults of the server's process and of its connections |
@@ -22,4 +22,5 @@ pub mod setting;
 
 pub use injector::{Active, Fired, Injector, Site};
 pub use message::{Action, Direction, Fault, Injection, Trigger};
-pub use operation::Operation;
+pub(crate) use operation::names;
+pub use operation::{Operation, PLANTED, UnknownScript, digest, scripts};
