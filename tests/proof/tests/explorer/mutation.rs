@@ -74,7 +74,7 @@ const fn in_script(
     Planted { mutation: None, script_bug: Some(name), name, rule, scenario, breaks, note: "" }
 }
 
-/// Bugs of the scripts besides those in `tests/proof/tests/mutation/script.rs`: name, script, the
+/// Bugs of the scripts besides those in `tests/proof/tests/mutation/script.txt`: name, script, the
 /// piece to replace, and its replacement.
 pub(crate) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (

@@ -25,7 +25,9 @@ impl Build {
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let tree = target.join("mutation/tree");
-        tree::plant(&edit::all(), &tree);
+        let sources = crate::sources();
+        let edits = edit::all(&sources).unwrap_or_else(|wrong| panic!("{wrong}"));
+        tree::plant(edit::planted(&edits, &sources), &tree);
         let mut cargo = Command::new(env!("CARGO"));
         cargo
             .current_dir(&tree)

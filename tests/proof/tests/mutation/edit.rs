@@ -1,77 +1,99 @@
-//! The bugs planted in Rust: edits of the library's source, in `edit/*.diff`.
+//! The bugs planted in Rust: edits of the library's source, in `edit/*.txt`.
 //!
-//! An edit begins with `@@` and the path of a file. Its lines are those of a diff: with `-` or a
-//! blank before them they stand in the file, once and next to each other, and those with `+` or a
-//! blank take their place. A bug is at work where `mutated!("its-name")` is true. It may have
-//! several edits, and an edit several bugs.
+//! ```text
+//! @ function
+//! - a piece of it
+//! + what takes its place, where $ stands for the piece
+//! ```
+//!
+//! The function may be in any file of `src`, so that code can move. If several have its name, and the piece, its type is
+//! named too, `Type::function`. Outside of functions the place is the path of a file below `src`. More pieces of the same
+//! place may follow. A bug is at work where `mutated!("its-name")` is true. It may have several edits, and an edit several
+//! bugs.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, iter};
 
-/// One edit of one file.
-pub(crate) struct Edit {
-    pub(crate) path: PathBuf,
-    pub(crate) from: String,
-    pub(crate) to: String,
-}
+use crate::script::{Block, blocks};
+use crate::source::{Site, Source, find};
 
-/// All edits.
-pub(crate) fn all() -> Vec<Edit> {
+/// All edits, with the place of each.
+///
+/// # Errors
+///
+/// Says which do not fit.
+pub(crate) fn all(sources: &[Source]) -> Result<Vec<(Site, Block)>, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutation/edit");
     let files = fs::read_dir(folder).expect("a folder");
-    files
-        .flat_map(|file| read(&fs::read_to_string(file.expect("a file").path()).expect("a text")))
-        .collect()
+    let texts = files.map(|file| fs::read_to_string(file.expect("a file").path()).expect("a text"));
+    fit(texts.flat_map(|text| blocks(&text)), sources)
 }
 
-fn read(text: &str) -> Vec<Edit> {
-    let mut edits: Vec<Edit> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        if let Some(path) = line.strip_prefix("@@ ") {
-            edits.push(Edit { path: path.into(), from: String::new(), to: String::new() });
-            continue;
-        }
-        let Edit { from, to, .. } = edits.last_mut().expect("a path comes first");
-        let (sign, line) = line.split_at(1);
-        for text in match sign {
-            "-" => vec![from],
-            "+" => vec![to],
-            " " => vec![from, to],
-            _ => panic!("no line of an edit: {sign}{line}"),
-        } {
-            text.extend([line, "\n"]);
+fn fit(
+    edits: impl Iterator<Item = Block>,
+    sources: &[Source],
+) -> Result<Vec<(Site, Block)>, String> {
+    let (mut fitting, mut wrong) = (Vec::new(), Vec::new());
+    for edit in edits {
+        match find(sources, &edit.head, &edit.from) {
+            Ok(site) => fitting.push((site, edit)),
+            Err(why) => {
+                let bugs: Vec<&str> = bugs(&edit).collect();
+                wrong.push(format!("{}: {why}\nto put there:\n{}", bugs.join(", "), edit.to));
+            }
         }
     }
-    edits
+    fitting.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for pair in fitting.windows(2) {
+        let [(one, a), (other, b)] = pair else { continue };
+        if one.path == other.path && other.begin < one.end {
+            wrong.push(format!("in {} these overlap:\n{}\n{}", one.path.display(), a.from, b.from));
+        }
+    }
+    if wrong.is_empty() { Ok(fitting) } else { Err(wrong.join("\n\n")) }
 }
 
-impl Edit {
-    /// The numbers of the lines in a file at which the text to replace begins.
-    pub(crate) fn lines(&self, text: &str) -> Vec<usize> {
-        let begins = iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
-        let found = begins.enumerate().filter(|&(_, at)| text[at..].starts_with(&self.from));
-        found.map(|(number, _)| number + 1).collect()
+/// The texts of the files that have edits, with all of them.
+pub(crate) fn planted(edits: &[(Site, Block)], sources: &[Source]) -> BTreeMap<PathBuf, String> {
+    let mut texts: BTreeMap<PathBuf, String> =
+        sources.iter().map(|source| (source.path.clone(), source.text.clone())).collect();
+    // From the end, so that the places of the others stay.
+    for (site, edit) in edits.iter().rev() {
+        let text = texts.get_mut(&site.path).expect("a file with edits");
+        let put = edit.to.replace('$', &text[site.begin..site.end]);
+        text.replace_range(site.begin..site.end, &put);
     }
+    texts
+}
 
-    /// The file's text with the edit.
-    pub(crate) fn apply(&self, text: &str) -> String {
-        let path = self.path.display();
-        let [line] = self.lines(text)[..] else { panic!("not once in {path}:\n{}", self.from) };
-        let head: String = text.split_inclusive('\n').take(line - 1).collect();
-        format!("{head}{}{}", self.to, &text[head.len() + self.from.len()..])
-    }
-
-    /// The bugs that are planted by it.
-    pub(crate) fn bugs(&self) -> impl Iterator<Item = &str> {
-        self.to.split("mutated!(\"").skip(1).filter_map(|rest| rest.split('"').next())
-    }
+/// The bugs that are planted by an edit.
+pub(crate) fn bugs(edit: &Block) -> impl Iterator<Item = &str> {
+    edit.to.split("mutated!(\"").skip(1).filter_map(|rest| rest.split('"').next())
 }
 
 #[test]
-fn edit_replaces_whole_unique_lines() {
-    let edits = read("@@ a\n one\n-two\n+if mutated!(\"x\") {\n\n@@ b\n-two\n");
-    assert_eq!(edits[0].apply("two\none\ntwo\n"), "two\none\nif mutated!(\"x\") {\n");
-    assert!(edits[0].bugs().eq(["x"]));
-    assert_eq!(edits[1].apply("two a\ntwo\n"), "two a\n");
-    assert_eq!(edits[1].lines("two\none\ntwo\n"), [1, 3]);
+fn edits_replace_pieces_and_say_where_they_do_not_fit() {
+    let text = "fn one() { a(); b }\nfn two() { a(); a() }\n";
+    let sources = [Source::new("src/one.rs".into(), text.to_owned())];
+    let fit = |edits: &str| fit(blocks(edits).into_iter(), &sources);
+    let edits =
+        "# Text.\n@ one\n- b\n+ $ || mutated!(\"x\")\n- a();\n\n@ two\n- a()\n-  }\n+ c }\n";
+    let edits = fit(edits).unwrap();
+    assert_eq!(
+        planted(&edits, &sources)[Path::new("src/one.rs")],
+        "fn one() {  b || mutated!(\"x\") }\nfn two() { a(); c }\n"
+    );
+    assert!(edits.iter().flat_map(|(_, edit)| bugs(edit)).eq(["x"]));
+    assert_eq!(
+        fit("@ two\n- a()\n+ mutated!(\"y\")\n").err().as_deref(),
+        Some(
+            "y: `two` has this 2 times, src/one.rs:2, src/one.rs:2:\na()\nto put there:\nmutated!(\"y\")"
+        )
+    );
+    assert_eq!(fit("@ one\n- a();\n- b\n").err().as_deref(), None, "lines of one piece");
+    assert_eq!(
+        fit("@ one\n- a(); b\n+ 1\n- b\n+ 2\n").err().as_deref(),
+        Some("in src/one.rs these overlap:\na(); b\nb")
+    );
 }

@@ -5,9 +5,8 @@
 //! cargo test --package leasehold-proof --test mutation -- --ignored --nocapture
 //! ```
 //!
-//! copies the workspace, plants all bugs in the copy (`edit`, `script`), builds that once, into a
-//! target directory of its own, runs every checker without a bug and then with it, and prints what
-//! caught what. A bug counts as caught if its checker passes without it and fails, or does not end,
+//! copies the workspace, plants all bugs in the copy (`edit`, `script`), builds that once, runs every
+//! checker without a bug and then with it, and prints what caught what. A bug counts as caught if its checker passes without it and fails, or does not end,
 //! with it, and the bug came to pass. A checker that says `SKIPPED` has not run, and the gate does
 //! not pass. With `LEASEHOLD_MUTATION` only those run whose name has that in it, or one of several
 //! words with commas between them, and with `LEASEHOLD_SAMPLE` so many of these, drawn by `LEASEHOLD_SEED`, which is printed.
@@ -21,6 +20,7 @@ mod edit;
 #[cfg(any())]
 mod plant;
 mod script;
+mod source;
 mod table;
 mod tree;
 mod trial;
@@ -33,6 +33,7 @@ use std::thread;
 use comfy_table::{Table, presets};
 
 use build::Build;
+use source::Source;
 use table::{HISTORIES, MUTATIONS, Mutation};
 use trial::{End, Trial};
 
@@ -47,7 +48,7 @@ fn every_mutation_is_caught() {
     let wanted_of = |table: &'static [Mutation]| -> Vec<&Mutation> {
         table.iter().filter(|mutation| is_wanted(mutation.name)).collect()
     };
-    let mut mutations = wanted_of(MUTATIONS);
+    let mut mutations = wanted_of(&MUTATIONS);
     if let Some(size) = number("LEASEHOLD_SAMPLE") {
         let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| fastrand::u64(..));
         println!(
@@ -57,7 +58,7 @@ fn every_mutation_is_caught() {
         fastrand::Rng::with_seed(seed).shuffle(&mut mutations);
         mutations.truncate(usize::try_from(size).expect("a size"));
     } else if ["go", "/usr/local/go/bin/go"].iter().any(|go| has_go(go)) {
-        mutations.extend(wanted_of(HISTORIES));
+        mutations.extend(wanted_of(&HISTORIES));
     } else {
         println!("mutation gate: no histories, as there is no Go");
     }
@@ -155,48 +156,53 @@ fn source(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// The library's source.
+pub(crate) fn sources() -> Vec<Source> {
+    let rust = |(path, _): &(PathBuf, String)| path.extension().is_some_and(|it| it == "rs");
+    source("src").into_iter().filter(rust).map(|(path, text)| Source::new(path, text)).collect()
+}
+
 /// The places where each bug is planted.
 fn places() -> BTreeMap<String, String> {
     let mut places = BTreeMap::new();
-    for edit in edit::all() {
-        let text = std::fs::read_to_string(root().join(&edit.path)).expect("a text");
-        let line = edit.lines(&text)[0];
-        for name in edit.bugs() {
-            places.insert(name.to_owned(), format!("{}:{line}", edit.path.display()));
+    for (site, edit) in edit::all(&sources()).unwrap_or_else(|wrong| panic!("{wrong}")) {
+        for name in edit::bugs(&edit) {
+            places.insert(name.to_owned(), format!("{}:{}", site.path.display(), site.line));
         }
     }
-    for (name, script, _, _) in script::PATCHES {
+    for (name, script, _, _) in script::PATCHES.iter() {
         places.insert((*name).to_owned(), format!("src/{script}"));
     }
     places
 }
 
 #[test]
-fn every_edit_applies_to_its_file_once() {
-    let clean: BTreeMap<PathBuf, String> = source("src").into_iter().collect();
-    let mut planted = clean.clone();
-    for edit in edit::all() {
-        let (path, from) = (edit.path.display(), &edit.from);
-        let text = clean.get(&edit.path).unwrap_or_else(|| panic!("no file {path}"));
-        assert_eq!(edit.lines(text).len(), 1, "in {path}:\n{from}");
-        assert_ne!(*from, edit.to, "in {path}: it changes nothing");
-        // Nor do those before it get in its way.
-        planted.entry(edit.path.clone()).and_modify(|text| *text = edit.apply(text));
+fn every_edit_fits_once() {
+    if let Err(wrong) = edit::all(&sources()) {
+        panic!("these do not fit in src:\n\n{wrong}");
     }
 }
 
 #[test]
 fn every_script_patch_applies_to_one_script_only() {
+    let mut wrong = String::new();
     let scripts = source("src");
-    for (name, script, from, to) in script::PATCHES {
+    let is_lua = |path: &Path| path.extension().is_some_and(|ending| ending == "lua");
+    for (name, script, from, to) in script::PATCHES.iter() {
         assert_ne!(from, to, "{name} changes nothing");
-        for (path, text) in &scripts {
-            if path.extension().is_some_and(|ending| ending == "lua") {
-                let expected = usize::from(path.ends_with(script));
-                assert_eq!(text.matches(from).count(), expected, "{name} in {}", path.display());
+        let is_there = scripts.iter().any(|(path, _)| path.ends_with(script));
+        assert!(is_there, "{name}: no script {script}");
+        for (path, text) in scripts.iter().filter(|(path, _)| is_lua(path)) {
+            let (count, path_is_its) = (text.matches(from).count(), path.ends_with(script));
+            if count != usize::from(path_is_its) {
+                let rule = if path_is_its { "must be there once" } else { "must not be there" };
+                let path = path.display();
+                wrong +=
+                    &format!("\n{name}: {path} has this {count} times, but it {rule}:\n{from}\n");
             }
         }
     }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
@@ -208,7 +214,7 @@ fn every_mutation_is_planted_and_its_checker_exists() {
     let files: BTreeMap<PathBuf, String> =
         source("tests").into_iter().chain(source("src")).collect();
     assert!(HISTORIES.iter().all(|it| planted.contains(it.name)));
-    for Mutation { checker, .. } in MUTATIONS.iter().chain(HISTORIES) {
+    for Mutation { checker, .. } in MUTATIONS.iter().chain(&*HISTORIES) {
         let (path, name) = checker.rsplit_once("::").expect("a program and a test");
         let text = home(&files, path).unwrap_or_else(|| panic!("nowhere: {checker}"));
         assert!(has_test(text, name), "{checker}");

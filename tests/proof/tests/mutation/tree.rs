@@ -4,20 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::edit::Edit;
-
-/// Makes a folder a copy of the workspace with these edits. Files that are equal already are not
+/// Makes a folder a copy of the workspace, but for the texts of these files. Files that are equal already are not
 /// written, so that cargo builds only the others.
-pub(crate) fn plant(edits: &[Edit], folder: &Path) {
+pub(crate) fn plant(texts: BTreeMap<PathBuf, String>, folder: &Path) {
     let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let root = crate::root();
     for path in paths(&root) {
         files.insert(path.clone(), fs::read(root.join(path)).expect("a file"));
     }
-    for edit in edits {
-        let text = files.get_mut(&edit.path).expect("a file with edits");
-        *text = edit.apply(str::from_utf8(text).expect("a text")).into_bytes();
-    }
+    files.extend(texts.into_iter().map(|(path, text)| (path, text.into_bytes())));
     for path in paths(folder).difference(&files.keys().cloned().collect()) {
         fs::remove_file(folder.join(path)).expect("a file of an earlier copy");
         // And the folders that are empty now: to cargo each below `examples` is a package.
