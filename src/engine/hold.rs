@@ -215,7 +215,7 @@ impl Hold {
     fn lose_inner(&self, phase: &mut HoldPhase, cause: LossCause) -> Loss {
         let OwnerValue { target, options, .. } = &*self.lease.value;
         let failure = match cause {
-            LossCause::Unreachable | LossCause::Refused => self.lease.last_failure(),
+            LossCause::Unreachable | LossCause::Refused => self.lease.failure(),
             _ => None,
         };
         let loss =

@@ -118,10 +118,49 @@ struct Guarded {
     /// yet: another thread may have the lease by then.
     is_silence_told: bool,
     returned_after: Option<(Duration, FencingToken)>,
-    /// How many renewals have failed since the last that was confirmed, and why the last of them did.
-    failures: u32,
-    /// In a box, as most leases never have one, and an error takes a lot of room.
-    failure: Option<Box<Failure>>,
+    /// The renewals that have failed since the last that was confirmed. In a box, as most leases never have one, and an
+    /// error takes a lot of room.
+    failures: Option<Box<Failures>>,
+}
+
+/// Renewals that have failed, by what that says about the server.
+#[derive(Debug, Default)]
+struct Failures {
+    all: u32,
+    /// How many were refused, and the last refusal.
+    refusals: u32,
+    refusal: Option<Failure>,
+    /// How many had no reply, and why the last of them had none.
+    silences: u32,
+    silence: Option<Failure>,
+}
+
+impl Failures {
+    fn note(&mut self, failure: Failure) {
+        self.all = self.all.saturating_add(1);
+        if failure.is_refusal() {
+            self.refusals = self.refusals.saturating_add(1);
+            self.refusal = Some(failure);
+        // One whose time was over before it was sent says nothing about the server: this process was held up.
+        } else if !failure.is_held_up() {
+            self.silences = self.silences.saturating_add(1);
+            self.silence = Some(failure);
+        }
+    }
+
+    /// The kind that most of them were of. Not that of the last: one delay does not make an outage of refusals.
+    fn cause(&self) -> Option<(LossCause, &Failure)> {
+        match self.refusals >= self.silences {
+            true => self.refusal.as_ref().map(|it| (LossCause::Refused, it)),
+            false => self.silence.as_ref().map(|it| (LossCause::Unreachable, it)),
+        }
+    }
+}
+
+impl Guarded {
+    fn failures(&self) -> u32 {
+        self.failures.as_ref().map_or(0, |failures| failures.all)
+    }
 }
 
 #[derive(Debug)]
@@ -481,7 +520,7 @@ impl Lease {
     /// Notes a renewal that was sent at `sent` and confirmed. Returns how many had failed before.
     pub(crate) fn renewed(&self, sent: Moment) -> u32 {
         let mut guarded = self.guarded.lock();
-        let failures = guarded.failures;
+        let failures = guarded.failures();
         if !self.lengthen_inner(&mut guarded, sent, self.ttl()) {
             return 0;
         }
@@ -525,7 +564,7 @@ impl Lease {
         self.insists_at.set(Moment::FAR);
         self.confirmed_at.raise(sent);
         self.failing.store(false, Ordering::SeqCst);
-        (guarded.failures, guarded.failure) = (0, None);
+        guarded.failures = None;
         if ttl >= self.ttl() {
             self.is_claim.store(false, Ordering::SeqCst);
         }
@@ -554,19 +593,20 @@ impl Lease {
     pub(crate) fn renewal_failed(&self, failure: Failure) -> u32 {
         let mut guarded = self.guarded.lock();
         self.failing.store(true, Ordering::SeqCst);
-        guarded.failures = guarded.failures.saturating_add(1);
-        guarded.failure = Some(Box::new(failure));
-        guarded.failures
+        let failures = guarded.failures.get_or_insert_default();
+        failures.note(failure);
+        failures.all
     }
 
     /// How many renewals have failed since the last that was confirmed.
     pub(crate) fn failures(&self) -> u32 {
-        self.guarded.lock().failures
+        self.guarded.lock().failures()
     }
 
-    /// Why the last renewal failed, if it did.
-    pub(crate) fn last_failure(&self) -> Option<Failure> {
-        self.guarded.lock().failure.as_deref().cloned()
+    /// The failure that shows why it was not renewed.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let guarded = self.guarded.lock();
+        guarded.failures.as_ref()?.cause().map(|(_, failure)| failure.clone())
     }
 
     /// Notes that a message reported its eviction, or that the server's clock was set. Redis must be asked.
@@ -677,8 +717,8 @@ impl Lease {
 
     /// The cause of a loss of a lease that ran out.
     fn natural_cause(&self, guarded: &Guarded) -> LossCause {
-        if let Some(failure) = &guarded.failure {
-            if failure.is_refusal() { LossCause::Refused } else { LossCause::Unreachable }
+        if let Some((cause, _)) = guarded.failures.as_ref().and_then(|it| it.cause()) {
+            cause
         } else if self.are_used_up(guarded.renewals) {
             LossCause::RenewalsUsedUp
         } else {

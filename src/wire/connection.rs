@@ -446,11 +446,11 @@ impl Connection {
     }
 
     fn locate(&self, error: RedisError) -> RedisError {
-        let Limit { span, setting } = self.common.limit;
+        let limit = self.common.limit;
         // The error names the setting only if that ended the wait, or users would raise a time-out
         // that does not matter. With less time it was the caller's deadline.
-        let whole = self.allowed + SLACK >= span;
-        let limit = Limit { span: self.allowed, setting: setting.filter(|_| whole) };
+        let is_whole = self.allowed + SLACK >= limit.span;
+        let limit = if is_whole { limit } else { Limit::from(self.allowed) };
         locate(error, &self.address, limit)
     }
 }

@@ -392,6 +392,11 @@ impl Failure {
         }
     }
 
+    /// Whether this process did not run until the deadline had passed, which says nothing about any server.
+    pub(crate) fn is_held_up(&self) -> bool {
+        matches!(self, Failure::NotSent(NotSentReason::DeadlinePassed))
+    }
+
     /// Whether a connection that needs a master leads to a replica.
     pub(crate) fn is_not_a_master(&self) -> bool {
         matches!(self, Failure::Unknown(error) if error.to_string().starts_with(NOT_A_MASTER))

@@ -119,6 +119,10 @@ impl LaneConnections<'_> {
         }
 
         own.ask();
+        // As in `Pool::get`: nothing was waited for.
+        if deadline <= own.now() {
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
+        }
         let _turn = callers.worker_turn();
         let until = own.limit(start).min(start.after(deadline.since(start) / 2));
         let mut seen = before;
@@ -210,6 +214,14 @@ mod tests {
         while stage.proxy.connections() < 2 {
             stage.count(Lane::Worker, Stage::deadline()).unwrap();
         }
+    }
+
+    #[test]
+    fn worker_that_comes_after_its_deadline_reports_no_outage() {
+        let stage = Stage::without_own();
+        let _lent = stage.transport.lane(Lane::Callers).get(Stage::deadline()).unwrap();
+        let failure = stage.transport.lane(Lane::Worker).get(BootClock.now()).unwrap_err();
+        assert!(failure.is_held_up(), "{failure:?}");
     }
 
     /// The wait for callers ends in time for an exchange, and with the reason why the worker has no

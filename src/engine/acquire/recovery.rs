@@ -6,7 +6,7 @@ use crate::base::error::Error;
 use crate::base::time::Moment;
 use crate::engine::acquire::{AcquireLoop, NextAction};
 use crate::engine::slot::{HELD_FOR, REPLY_GRACE, USUAL_REPLY_TIME};
-use crate::wire::failure::{Failure, NotSentReason};
+use crate::wire::failure::Failure;
 
 /// The consequence of a request for the lock that had no reply.
 const MAYBE_TAKEN: &str = "this client may have taken the lock, and then releases it, or it ends with its \
@@ -50,7 +50,7 @@ impl AcquireLoop<'_> {
         }
         // The thread did not get the processor in time. That says nothing about Redis, so the last reply
         // stands at any age.
-        let unsent = matches!(failure, Failure::NotSent(NotSentReason::DeadlinePassed));
+        let unsent = failure.is_held_up();
         let too_short = self.outage.is_none() && failure.is_out_of_time();
         if self.time_left().is_none()
             && too_short

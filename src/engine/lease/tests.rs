@@ -14,6 +14,7 @@ use crate::kind::mutex::MutexKind;
 use crate::protocol::script_protocol::ScriptProtocol;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
+use crate::wire::failure::NotSentReason;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
@@ -248,6 +249,39 @@ fn extension_confirmed_after_max_hold_revives_no_hold() {
     bench.lease.lengthen(now, LEASE);
     assert!(!bench.hold.is_valid_at(now));
     assert_eq!(bench.hold.expire(now).expect("lost").cause(), LossCause::MaxHold);
+}
+
+#[test]
+fn cause_of_a_loss_is_the_kind_of_most_failures() {
+    let refused = || Failure::Refused(std::io::Error::other("MISCONF").into());
+    let held_up = || Failure::NotSent(NotSentReason::DeadlinePassed);
+    let lost = |failures: &[Failure]| {
+        let bench = Bench::new(renewed());
+        for failure in failures {
+            bench.lease.renewal_failed(failure.clone());
+        }
+        bench.at(SECOND * 60);
+        let loss = bench.hold.expire(bench.clock.now()).expect("it is over");
+        assert_eq!(bench.lease.failures() as usize, failures.len());
+        (loss.cause(), loss.source().map(ToString::to_string).unwrap_or_default())
+    };
+    let (cause, source) = lost(&[refused(), refused(), Failure::silent()]);
+    assert_eq!(cause, LossCause::Refused);
+    assert!(source.contains("MISCONF"), "{source}");
+    let (cause, source) = lost(&[Failure::silent(), refused(), Failure::silent()]);
+    assert_eq!(cause, LossCause::Unreachable);
+    assert!(!source.contains("MISCONF"), "{source}");
+    assert_eq!(lost(&[refused(), held_up(), held_up()]).0, LossCause::Refused);
+    assert_eq!(lost(&[held_up()]).0, LossCause::Expired, "the process was held up");
+    // A confirmed one ends what was before.
+    let bench = Bench::new(renewed());
+    bench.lease.renewal_failed(refused());
+    bench.lease.renewed(bench.clock.now());
+    bench.lease.renewal_failed(Failure::silent());
+    assert_eq!(
+        bench.hold.expire(bench.at(SECOND * 60)).expect("lost").cause(),
+        LossCause::Unreachable
+    );
 }
 
 /// As after a suspend, in which both ends have passed.

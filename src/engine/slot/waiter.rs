@@ -34,7 +34,7 @@ pub(crate) enum Admission {
     Crowded(Option<Blocker>),
     /// The thread does not wait any longer, and Redis has not replied to the acquirer for this long.
     NoReply(Duration),
-    /// The same, and Redis has replied to other threads meanwhile.
+    /// The same, and that is no silence: Redis has replied to other threads meanwhile, or this one was held up.
     NoTurn,
     /// The wait was cancelled.
     Cancelled,

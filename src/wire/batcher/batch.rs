@@ -37,7 +37,11 @@ impl CallerTime<'_> {
     }
 
     pub(super) fn shortage(&self, now: Moment) -> Failure {
-        Failure::NotSent(self.sender.shortage(now.since(self.start)))
+        // One that came after its deadline has waited for nothing.
+        Failure::NotSent(match self.deadline <= self.start {
+            true => NotSentReason::DeadlinePassed,
+            false => self.sender.shortage(now.since(self.start)),
+        })
     }
 }
 

@@ -266,8 +266,8 @@ fn call_past_its_deadline_is_withdrawn_and_never_sent() {
     scope(|scope| {
         let handles = stage.with_waiting(scope, 1);
         let start = now();
-        // The first of these is a follower, the second must be a leader.
-        for span in [SHORT, LONG * 2] {
+        // The first came after its deadline, the second is a follower, the third must be a leader.
+        for span in [Duration::ZERO, SHORT, LONG * 2] {
             let handle = stage.spawn(scope, "late", span);
             if span > LONG {
                 stage.await_waiting(&[1, 1]);
@@ -277,7 +277,9 @@ fn call_past_its_deadline_is_withdrawn_and_never_sent() {
                 assert_eq!(word_of(&handle.join().unwrap()), "late");
             } else {
                 let outcome = handle.join().unwrap();
-                assert!(matches!(outcome, Err(Failure::NotSent(NotSentReason::Exhausted(_)))));
+                let failure = outcome.unwrap_err();
+                assert_eq!(failure.is_held_up(), span.is_zero(), "{failure}");
+                assert!(matches!(failure, Failure::NotSent(_)), "{failure}");
                 assert!(now().since(start) < SHORT * 10);
             }
         }

@@ -52,6 +52,20 @@ fn connection_without_its_timeouts_is_poisoned() {
     assert!(connection.is_poisoned());
 }
 
+/// The first of these requests has a little less than the setting, as all have; the second has a deadline of its own.
+#[test]
+fn error_of_a_silent_server_names_the_setting_and_not_what_was_left() {
+    let server = Server::start().unwrap();
+    let limit = SECOND / 5;
+    for (left, text) in [(limit - SLACK / 2, "command_timeout (200ms)"), (limit / 2, "100ms")] {
+        let clock = Arc::new(ManualClock::new(false));
+        let mut connection = connection(&server, &common(limit), &clock);
+        let silent = Call::plain(&[b"BLPOP", b"nothing", b"0"]);
+        let failure = connection.call(&silent, clock.now().after(left)).unwrap_err();
+        assert!(failure.to_string().ends_with(text), "{failure}");
+    }
+}
+
 /// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
 fn late(server: &Server, calls: &[Call]) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
     let (common, clock) = (common(SECOND * 20), Arc::new(ManualClock::new(false)));

@@ -173,6 +173,10 @@ impl Pool {
         let before = attempts.counts();
         self.ask();
         let mut seen = before;
+        // Such a caller has waited for nothing, so it knows nothing about the server.
+        if deadline <= self.manager.now() {
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
+        }
         loop {
             let now = self.manager.now();
             // Computed anew at each step, because the caller may begin to wait for something else:

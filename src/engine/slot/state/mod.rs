@@ -328,6 +328,8 @@ impl SlotState {
         self.queue.retain(|other| !Arc::ptr_eq(other, waiter));
         match self.silence(since, now) {
             Some(_) if self.has_replied(since, now) => Admission::NoTurn,
+            // It was held up before its wait, or it would have waited for the time of a reply at least: see `wait_end`.
+            Some(silence) if silence < REPLY_GRACE => Admission::NoTurn,
             Some(silence) => Admission::NoReply(silence),
             None => Admission::Busy(self.blocker()),
         }

@@ -146,6 +146,13 @@ impl Bench {
         OwnerValue::new(Arc::clone(&self.target), *b"owner", self.options)
     }
 
+    /// The time of the thread that waits is over, which began to wait so long ago.
+    fn time_out(&mut self, waited: Duration) -> Admission {
+        let waiter = self.waiting.pop().expect("a thread waits");
+        let now = self.now;
+        self.transition(|state, _| state.time_out(&waiter, now.before(waited), now))
+    }
+
     /// The acquirer gets the lock.
     fn grant(&mut self) {
         let now = self.now;
@@ -688,4 +695,17 @@ fn transitions_match_the_list() {
         "transitions.txt is not what the machine does; `LEASEHOLD_REMAKE=1 cargo test --lib \
          slot::state` writes it anew"
     );
+}
+
+/// It was held up before its wait, or the wait would have lasted for as long as a reply usually takes.
+#[test]
+fn thread_that_has_hardly_waited_reports_no_silence() {
+    let mut bench = Bench::new(false);
+    assert_eq!(bench.enter(ALWAYS), Some("acquire"));
+    for (waited, is_silent) in [(REPLY_GRACE / 200, false), (REPLY_GRACE, true)] {
+        bench.now = bench.now.after(waited);
+        assert_eq!(bench.enter(ALWAYS), None);
+        let admission = bench.time_out(waited);
+        assert_eq!(matches!(admission, Admission::NoReply(_)), is_silent, "{admission:?}");
+    }
 }

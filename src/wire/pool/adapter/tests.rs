@@ -65,6 +65,21 @@ fn panic_in_connecting_is_an_error() {
     assert!(clock.now().since(begin) < LONG / 2);
 }
 
+/// It has waited for nothing, so that no server is to blame.
+#[test]
+fn caller_that_comes_after_its_deadline_reports_no_outage() {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    let info = endpoint::parse("unix:///nowhere/redis.sock").unwrap();
+    let source = Arc::new(FixedServer::new(info));
+    let manager = Arc::new(Manager::new(source, Arc::clone(&clock), Timeouts::both(LONG)));
+    let connector = connector(Threads::of_a_new_client()).unwrap();
+    let pool = Pool::new(&manager, &PoolSettings::default().of_one(), connector);
+    let failure = pool.get(clock.now()).unwrap_err();
+    assert!(failure.is_held_up(), "{failure}");
+    let text = crate::base::error::Error::from(failure).to_string();
+    assert!(text.contains("held up"), "{text}");
+}
+
 /// Counts how often it is read.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
