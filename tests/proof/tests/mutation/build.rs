@@ -40,7 +40,7 @@ impl Build {
                 "--no-run",
                 "--message-format=json-render-diagnostics",
             ])
-            .env("CARGO_TARGET_DIR", target.join("mutation"))
+            .env("CARGO_TARGET_DIR", &target)
             .stderr(Stdio::inherit());
         let mut programs: Vec<&str> = checkers.map(program).collect();
         programs.sort_unstable();

@@ -13,6 +13,13 @@ pub(crate) fn plant(texts: BTreeMap<PathBuf, String>, folder: &Path) {
         files.insert(path.clone(), fs::read(root.join(path)).expect("a file"));
     }
     files.extend(texts.into_iter().map(|(path, text)| (path, text.into_bytes())));
+    // Cargo tells packages apart by their places in the workspace, and not by that of the workspace: with the same version it
+    // would take what it built of the original.
+    let manifest = files.get_mut(Path::new("Cargo.toml")).expect("the workspace");
+    let text = str::from_utf8(manifest).expect("a text");
+    let (before, after) = text.split_once("\nversion = \"").expect("a version");
+    let (version, after) = after.split_once('"').expect("its end");
+    *manifest = format!("{before}\nversion = \"{version}+planted\"{after}").into_bytes();
     for path in paths(folder).difference(&files.keys().cloned().collect()) {
         fs::remove_file(folder.join(path)).expect("a file of an earlier copy");
         // And the folders that are empty now: to cargo each below `examples` is a package.
