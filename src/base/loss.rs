@@ -204,9 +204,9 @@ pub enum LossCause {
     Taken,
     /// Redis says that the key is gone.
     Deleted,
-    /// The lease ran out while Redis could not be reached: no renewal was confirmed.
+    /// The lease ran out while Redis could not be reached: no renewal was confirmed, and most had no reply.
     Unreachable,
-    /// The lease ran out while the server refused each renewal: it cannot save to its disk, lacks replicas or memory, is a
+    /// The lease ran out while the server refused most renewals: it cannot save to its disk, lacks replicas or memory, is a
     /// replica, has no connection left, or denies it to the user. [`Loss::source`] has the reply.
     Refused,
     /// The hold lasted as long as `max_hold` allows.

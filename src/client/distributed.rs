@@ -131,8 +131,9 @@ macro_rules! with_lock {
             /// [`is_timeout`](crate::Error::is_timeout) if somebody else had the lock all the time;
             /// [`is_config`](crate::Error::is_config) if this thread has it, and locks by key are
             /// [not reentrant](crate::LockClientBuilder::reentrant_by_key);
-            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work; otherwise the
-            /// same as for [`DistributedLock::try_lock`].
+            /// [`is_lost`](crate::Error::is_lost) if it was lost during the work, and
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if it may have been: a request for its release had
+            /// no reply, and the next one did not find it; otherwise the same as for [`DistributedLock::try_lock`].
             ///
             /// ```
             /// # use leasehold::{DistributedLock, Lease, LocalLocks, LockClient, QuorumClient, Result};
@@ -183,8 +184,8 @@ pub(super) fn with_lock<T>(
             match self.0.unlock(self.1) {
                 // The work was done under the lock, and its value must not be lost because the
                 // release failed: the lease ends the lock. Only a loss is an error, since then the
-                // work was not protected.
-                Err(error) if !error.is_not_held() => {
+                // work was not protected, and what may have been one.
+                Err(error) if !error.is_not_held() && !error.may_be_lost() => {
                     log!(warn, "{error}; it ends with its lease at the latest");
                     Ok(())
                 }

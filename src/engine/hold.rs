@@ -202,6 +202,24 @@ impl Hold {
         self.lose_inner(&mut self.phase.lock(), cause)
     }
 
+    /// The error of a release whose first request had no reply, and whose next one found this.
+    ///
+    /// Either the first one has released the lock, or it was lost before: by `DEL`, a forced release, a flush, a fail-over.
+    /// Redis has no trace of a release that would tell the two apart, as its usual way is one `DEL`.
+    pub(crate) fn perhaps_lost_error(&self, cause: LossCause) -> Error {
+        let OwnerValue { target, options, .. } = &*self.lease.value;
+        let loss =
+            Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
+        let found = match cause {
+            LossCause::Taken => "found another holder",
+            _ => "did not find it",
+        };
+        Error::unknown_outcome(format!(
+            "the first request to release it had no reply, and the next one {found}: it was released, or had been lost before"
+        ))
+        .with_source(Error::lost(&loss))
+    }
+
     /// The cause if `max_hold` or the lease ran out; `None` if a renewal has come in time after all.
     fn natural_cause(&self, now: Moment) -> Option<LossCause> {
         // The earlier end is the cause: after a suspend both may have passed.
@@ -253,7 +271,7 @@ impl Hold {
         if !matches!(*phase, HoldPhase::Live) {
             return None;
         }
-        // Until this moment nobody else can have got the lock, which decides what a repeated release means.
+        // A loss that the release finds later is a consequence of this end.
         let valid_until = self.valid_until();
         *phase = HoldPhase::Releasing;
         // The validity ends in the same step: no guard in another thread may pass its check once the release is sent.

@@ -231,9 +231,11 @@ impl Holding {
             released.ownership
         });
 
-        if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership
-            && !unanswered
-        {
+        if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership {
+            if unanswered {
+                self.hold.end();
+                return Err(self.hold.perhaps_lost_error(loss_cause(ownership)));
+            }
             // The only request had a reply, so nobody but another can have ended the lease. Not by
             // `lost`, which would free the slot: the caller does that.
             let cause = loss_cause(ownership);
@@ -248,14 +250,7 @@ impl Holding {
 
         self.hold.end();
         match ownership {
-            Ok(Ownership::Owned) => Ok(()),
-            // While the lease was valid nobody else could have taken it, so the first request has
-            // released it (rule 15). Later another may have it, or have had it: then the outcome is
-            // unknown.
-            Ok(_) if context.now() < valid_until => Ok(()),
-            Ok(_) => Err(Error::unknown_outcome(
-                "the first release request had no reply, and by now another holder may have the lock",
-            )),
+            Ok(_) => Ok(()),
             Err(failure) => {
                 self.slot.release_in_background(&self.hold.lease);
                 Err(Error::from(failure).with_consequence("the release goes on in the background"))

@@ -82,13 +82,13 @@ impl Guard {
         &self.holding().hold.lease.value.bytes
     }
 
-    /// Releases as a drop does, but returns a loss.
+    /// Releases as a drop does, but returns a loss, also one that may have been.
     pub(crate) fn finish(self) -> Result<()> {
         match self.release() {
             // The work was done under a valid hold, and its result must not be thrown away because
             // Redis did not confirm the release. After a loss it may be wrong, and the caller has
             // to know.
-            Err(error) if !error.is_lost() => {
+            Err(error) if !error.may_be_lost() => {
                 log!(warn, "{error}; the worker goes on releasing it");
                 Ok(())
             }

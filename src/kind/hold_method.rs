@@ -269,6 +269,10 @@ macro_rules! hold_methods {
             /// [`is_lost`](crate::Error::is_lost) if the lock had been lost: what was done under it may have collided
             /// with another holder.
             ///
+            /// [`is_unknown_outcome`](crate::Error::is_unknown_outcome) with a loss as its
+            /// [source](std::error::Error::source) if a request had no reply, and the next one did not find the lock: it
+            /// was released, or had been lost before.
+            ///
             /// All other errors mean that the hold was valid until now, and that the worker goes on trying to release
             /// it, which its lease bounds: [`is_unknown_outcome`](crate::Error::is_unknown_outcome) or
             /// [`is_unreachable`](crate::Error::is_unreachable) if Redis did not reply,

@@ -43,7 +43,7 @@
 //! | 12 | A message is published last. The number of its receivers is never used: a published grant is never withdrawn, and each grant has a token of its own. A waiter is skipped only before its grant: because it counts as dead, or because one server, which the user may ask, counts no subscriber of its channel. A listener leaves a server that is a replica. A waiter joins once its channel is confirmed; after a reconnect all waiters ask again. |
 //! | 13 | Without any message a waiter gets a free lock within a heartbeat, a window and a time-out. |
 //! | 14 | No script shortens a lease; the limits of a hold are kept in its process. |
-//! | 15 | A hold ends here before its release is sent. Where the first reply was lost, "not the owner" is success while the hold would still be valid, else unknown. |
+//! | 15 | A hold ends here before its release is sent. Where the first reply was lost, "not the owner" is unknown: released, or lost before. |
 //! | 16 | A release works while the server is out of memory: it begins with a `ZREM`. |
 //! | 17 | A lease with a command under way is neither passed on nor lingers. Limits of a hold count for each hold. |
 //! | 18 | Grants and replies report how many wait. An attempt that has had a waiter never lingers. A waiter tells the holders if all who wait before it are clients that hold, and a waiter's own holders know those that wait before it. |
@@ -78,7 +78,7 @@
 //! | 47 | An owner whose key has less than its tail to live is nobody to the requests of other attempts: the first living waiter gets the lock, or the one that asks. Nothing ends a tail by itself but the end of the key. |
 //! | 48 | A reply that refuses the lock tells when the holder's lease ends, so that waiters ask then and not when its key does. |
 //! | 49 | The window in an owner's value has the tail in it. Each client that hands over, also one of a later version, writes the key for so long, and the next owner takes its tail off what it is granted. |
-//! | 50 | In its tail an owner is the owner to its own requests. Its hold is valid again from the sending of a request that was confirmed, if no request for the lock of its attempt was left when its validity ended. A renewal by the worker yields to those who stand in the line, until they would count as dead; other calls of the holder do not. In a cluster, one that was sent before the end of the lease and is late yields in any case, because it names no key that may be missing while the slot is being moved; the next one looks for a line. |
+//! | 50 | In its tail an owner is the owner to its own requests. Its hold is valid again from the sending of a request that was confirmed, if no request for the lock of its attempt was left when its validity ended. A renewal by the worker yields to those who stand in the line and lived when it was last renewed, until they would count as dead; other calls of the holder do not. In a cluster, one that was sent before the end of the lease and is late yields in any case, because it names no key that may be missing while the slot is being moved; the next one looks for a line. |
 //! | 51 | In its tail a lease is neither passed on nor lingers, and is not entered again before Redis has been asked. The limits of a hold end it. If another has taken the lock, that is the cause of the loss. |
 //! | 52 | Nothing but a confirmed request makes a hold valid that was not; a pause of the process is a silence like any other. |
 //! | 53 | Margins and the difference of clocks shorten the lease and never the tail. |

@@ -196,8 +196,8 @@ impl Target {
             let lease_keys = self.lease_keys().iter().chain(self.keys.first());
             return script.call(&lease_keys.cloned().collect::<Vec<_>>(), arguments);
         }
-        // The queue stands behind the keys that exist for as long as the lock is held.
-        script.call(self.keys.get(..=most).unwrap_or(&self.keys), arguments)
+        // The queue and the signs of life stand behind the keys that exist for as long as the lock is held.
+        script.call(self.keys.get(..most + 2).unwrap_or(&self.keys), arguments)
     }
 
     /// Makes a write that `WAIT` can wait for, if this owner has the lock.
@@ -344,19 +344,19 @@ mod tests {
     #[test]
     fn renewal_of_a_valid_lease_names_no_key_of_a_cluster_that_may_be_missing() {
         let name = || Name::new(b"", b"x").unwrap();
-        let kinds: [(&'static dyn LockKind, &[&str], &str); 2] = [
-            (&MutexKind, &["x", "{x}:fence"], "{x}:queue"),
-            (&ElectionKind, &["x", "{x}:fence", "{x}:word"], "{x}:candidates"),
+        let kinds: [(&'static dyn LockKind, &[&'static str], &[&'static str]); 2] = [
+            (&MutexKind, &["x", "{x}:fence"], &["{x}:queue", "{x}:beats"]),
+            (&ElectionKind, &["x", "{x}:fence", "{x}:word"], &["{x}:candidates", "{x}:pulses"]),
         ];
         for (kind, lease_keys, line) in kinds {
-            let with = |last| [lease_keys, &[last]].concat();
+            let with = |rest: &[&'static str]| [lease_keys, rest].concat();
             let (alone, clustered) = (Target::new(kind, name()), Target::in_cluster(kind, name()));
             for is_silent in [false, true] {
                 assert_eq!(keys(&alone, is_silent), with(line));
             }
             assert_eq!(keys(&clustered, true), with(line));
             // The lock is there: such a renewal yields in its tail in any case.
-            assert_eq!(keys(&clustered, false), with("x"));
+            assert_eq!(keys(&clustered, false), with(&["x"]));
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | `observe` | what observers are told, and what they may do |
 //! | `keep` | leases that are kept beyond their hold, or made whole at once |
 //! | `lock_all` | several locks at once |
+//! | `lost_release` | releases without a reply, of locks that were lost or not |
 //! | `once` | jobs that run once in a period |
 //! | `locks` | what is announced and listed |
 //! | `election` | leaders, their words, and those who observe them |
@@ -36,6 +37,7 @@ mod election;
 mod keep;
 mod lock_all;
 mod locks;
+mod lost_release;
 mod model;
 mod observe;
 mod once;

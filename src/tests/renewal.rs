@@ -185,3 +185,82 @@ fn process_that_relocks_notices_a_deletion_within_a_heartbeat() {
     assert!(late <= 10, "it goes on for {late}00 ms");
     assert!(next.is_valid());
 }
+
+/// Takes the lock `a` of each kind, and hands on how to make its lease longer.
+fn each_kind(server: &Server, test: impl Fn(&LockClient, &str, &dyn Fn(Duration))) {
+    let client = &server.client();
+    let guard = client.mutex("mutex").unwrap().lock().unwrap();
+    test(client, "mutex", &|span| guard.extend(span).unwrap());
+    let guard = client.reentrant("reentrant").unwrap().lock().unwrap();
+    test(client, "reentrant", &|span| guard.extend(span).unwrap());
+    let leadership = client.election("election").unwrap().campaign().unwrap();
+    test(client, "election", &|span| leadership.extend(span).unwrap());
+    let permit = client.semaphore("semaphore", 2).unwrap().acquire().unwrap();
+    test(client, "semaphore", &|span| permit.extend(span).unwrap());
+    let guard = client.rw_lock("rw").unwrap().read().unwrap();
+    test(client, "rw", &|span| guard.extend(span).unwrap());
+}
+
+/// As `PERSIST` does, or a restore.
+fn take_away_all_ends(server: &Server) {
+    for key in server.keys() {
+        server.inner().call(&[b"PERSIST", &key]).unwrap();
+    }
+}
+
+/// The time to live of each key of a lock, in ms; below zero where it has none.
+fn ends(server: &Server) -> Vec<(String, i64)> {
+    let left = |key: &[u8]| match server.inner().call(&[b"PTTL", key]).unwrap() {
+        crate::wire::Value::Int(left) => left,
+        other => panic!("{other:?}"),
+    };
+    let shown = |key: Vec<u8>| (String::from_utf8_lossy(&key).into_owned(), left(&key));
+    let of_a_lock = |key: &Vec<u8>| key != b"leasehold:index";
+    server.keys().into_iter().filter(of_a_lock).map(shown).collect()
+}
+
+#[test]
+fn renewal_gives_an_end_to_keys_that_lost_theirs() {
+    let server = Server::standing_still();
+    each_kind(&server, |client, name, extend| {
+        for by_worker in [true, false] {
+            take_away_all_ends(&server);
+            if by_worker {
+                server.advance(SECOND * 11);
+            } else {
+                extend(SECOND * 30);
+            }
+            let ends = ends(&server);
+            assert!(ends.len() > 1, "{ends:?}");
+            let is_right = |left: i64| (15_000..=31_000).contains(&left);
+            assert!(ends.iter().all(|(_, left)| is_right(*left)), "{name}, {by_worker}: {ends:?}");
+        }
+        // No end is earlier than what the holder believes to have.
+        extend(SECOND * 300);
+        server.inner().call(&[b"PERSIST", name.as_bytes()]).unwrap();
+        server.advance(SECOND * 11);
+        let left = ends(&server).iter().find(|(key, _)| key == name).map(|(_, left)| *left);
+        assert!(left.is_some_and(|left| (285_000..=301_000).contains(&left)), "{name}: {left:?}");
+        // Of a holder that died nothing is left in the end.
+        let link = server.link(client);
+        link.cut();
+        server.advance(SECOND * 400);
+        assert_eq!(ends(&server), [], "{name}");
+        link.restore();
+    });
+}
+
+/// The set of a semaphore lives as long as the latest of its leases (rule 26).
+#[test]
+fn set_that_lost_its_end_lives_as_long_as_its_latest_lease() {
+    let server = Server::standing_still();
+    let (client, other) = (server.client(), server.client());
+    let long = LockOptions::new().lease(Lease::fixed(SECOND * 100));
+    let _long = client.semaphore_with("x", 2, long).unwrap().acquire().unwrap();
+    let short = other.semaphore("x", 2).unwrap().acquire().unwrap();
+    take_away_all_ends(&server);
+    short.check().unwrap();
+    let ends = ends(&server);
+    assert!(ends.iter().all(|(_, left)| (99_000..=101_000).contains(left)), "{ends:?}");
+    short.release().unwrap();
+}

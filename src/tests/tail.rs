@@ -595,3 +595,26 @@ fn lock_by_key_has_the_tail_of_its_lease() {
         assert!(!clients[1].mutex("a").unwrap().is_locked().unwrap());
     }
 }
+
+/// It stands in the line still, as nobody has looked. One that lived when the lease was last renewed comes first, although its
+/// sign of life has ended since: it could not ask.
+#[test]
+fn hold_comes_back_at_once_beside_a_dead_waiter() {
+    for lives in [false, true] {
+        let held = Held::new();
+        let server = held.server.inner();
+        let dies = server.micros() + if lives { 4_000_000 } else { 1 };
+        let waiter: &[u8] = b"1q:0:0:3000:";
+        server.call(&[b"ZADD", b"{a}:queue", b"5", waiter]).unwrap();
+        server.call(&[b"ZADD", b"{a}:beats", dies.to_string().as_bytes(), waiter]).unwrap();
+        // It is renewed once more.
+        held.server.advance(SECOND * 2);
+        held.link.cut();
+        held.server.advance(SECOND * 5);
+        held.assert_silent();
+        held.link.restore();
+        held.server.advance(SECOND * 2);
+        assert_eq!(held.guard.is_valid(), !lives);
+        assert!(held.guard.loss().is_none());
+    }
+}

@@ -253,9 +253,10 @@ fn garbage_reply_is_repeated_and_recognised() {
         let guard = client.mutex(&name).unwrap().try_lock().unwrap().expect("ours");
         assert_eq!(fault.fired(), 1, "{garbage:?}");
         guard.check().unwrap();
-        // And the same for its release.
+        // Its release is repeated too, and finds no lock.
         let fault = proxy.add(Fault::request(&name, action).at(Operation::Release));
-        guard.release().unwrap();
+        let error = guard.release().unwrap_err();
+        assert!(error.is_unknown_outcome(), "{garbage:?}: {error:?}");
         assert_eq!(fault.fired(), 1, "{garbage:?}");
         assert!(!exists(&server, &name), "{garbage:?}");
     }

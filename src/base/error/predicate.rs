@@ -93,6 +93,12 @@ impl Error {
         self.0.kind == ErrorKind::Lost
     }
 
+    /// Whether the lock was lost, or may have been: its release has an unknown outcome, and found it gone.
+    pub(crate) fn may_be_lost(&self) -> bool {
+        let cause = std::error::Error::source(self).and_then(|it| it.downcast_ref::<Error>());
+        self.is_lost() || self.is_unknown_outcome() && cause.is_some_and(Error::is_lost)
+    }
+
     /// This thread does not hold the lock: it never did, or it has lost it.
     ///
     /// ```

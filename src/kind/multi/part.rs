@@ -184,7 +184,7 @@ impl PartGuard {
 pub(super) fn combined(outcomes: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let mut errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
     // A loss first: what was done may be wrong, while the other releases go on.
-    errors.sort_by_key(|error| !error.is_lost());
+    errors.sort_by_key(|error| (!error.is_lost(), !error.may_be_lost()));
     let first =
         errors.into_iter().reduce(|first, other| first.with_consequence(&other.to_string()));
     first.map_or(Ok(()), Err)

@@ -87,8 +87,8 @@ impl LockKind for WeightedKind {
     }
 
     fn renewal_keys(&self) -> usize {
-        // The line too: a renewal returns how many wait in it, so that nothing is shared past them.
-        3
+        // The line and the signs of life too: a renewal returns how many wait, so that nothing is shared past them.
+        4
     }
 
     fn owner(

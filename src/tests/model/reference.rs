@@ -372,20 +372,24 @@ impl ReferenceStateMachine for Model {
     }
 
     fn apply(mut model: Model, step: &Step) -> Model {
-        if let Step::Losing(_, step) = step {
-            let given_up = match **step {
+        if let Step::Losing(answer, step) = step {
+            let released = match **step {
                 Step::Release(client, name) => {
                     let hold = model.holds[client][name].as_ref();
-                    hold.is_some_and(|hold| hold.dispossessed.is_some())
+                    hold.map(|hold| (hold.count == 1, hold.dispossessed.is_some()))
                 }
-                Step::Share(client, Act::Release) => model.shared.is_dispossessed(client),
-                _ => false,
+                Step::Share(client, Act::Release) => {
+                    Some((true, model.shared.is_dispossessed(client)))
+                }
+                _ => None,
             };
             let mut model = Model::apply(model, step);
-            // A release that finds nothing when it is repeated may have been done before (rule 15).
-            if given_up {
-                model.expected = Expected::Any;
-            }
+            // A release that finds nothing when it is repeated may have been done before, or the lock was lost (rule 15).
+            model.expected = match (model.expected, released) {
+                (Expected::Done, Some((true, false))) if *answer => Expected::Unknown,
+                (Expected::Lost, Some((true, true))) => Expected::NotDone,
+                (expected, _) => expected,
+            };
             return model;
         }
         model.expected = Expected::Any;

@@ -17,11 +17,25 @@ pub(crate) enum Expected {
     Busy,
     Done,
     Lost,
+    /// It may have been done.
+    Unknown,
+    /// Lost, or not known: its worker may or may not have found out.
+    NotDone,
     /// A thread would wait for itself.
     Refused,
     Was(bool),
     /// Which names were claimed.
     Claimed([bool; NAMES]),
+}
+
+impl Expected {
+    pub(crate) fn allows(self, answer: Expected) -> bool {
+        match self {
+            Expected::Any => true,
+            Expected::NotDone => matches!(answer, Expected::Lost | Expected::Unknown),
+            expected => answer == expected,
+        }
+    }
 }
 
 pub(crate) const fn ms(span: u64) -> Duration {

@@ -142,18 +142,17 @@ impl Quorum {
                 _ => continue,
             };
             let Ok(released) = self.read(node, kind.read(reply)) else { continue };
-            let mut ownership = released.ownership;
+            let ownership = released.ownership;
             // Not the sum: a client listens to several servers.
             listeners = released.listeners.max(listeners);
             // The earliest sending of all: an extended lease is valid from there, as with a grant.
             first = first.min(reply.sent);
             if kind == TallyKind::Release {
                 self.ballots.released(owner, 1 << node, reply.sent);
-                // The key is gone because the first sending deleted it, or because it was lost
-                // before. On one server the engine decides between the two (rule 15). Here one
-                // vote may count as released: it needs a majority to matter.
-                if node_reply.repeated && ownership == Ownership::Gone {
-                    ownership = Ownership::Owned;
+                // The first sending gave the vote back, or it was lost before: no vote for either (rule 15). Without a
+                // majority of the others the outcome is unknown.
+                if node_reply.repeated && ownership != Ownership::Owned {
+                    continue;
                 }
             }
             // A denial counts even in quarantine: the server has no vote of ours, whatever else it

@@ -179,6 +179,19 @@ fn outcome_is_unknown_where_any_server_ran_a_request() {
     }
 }
 
+/// It may have been given back by the first sending, or have been lost before.
+#[test]
+fn vote_that_a_repeated_release_does_not_find_counts_for_neither() {
+    let released = |said: [i64; 3]| judged(TallyKind::Release, said.map(Ok), true);
+    for gone in [0, -1] {
+        let failure = released([gone, 1, 0]).unwrap_err();
+        assert!(failure.is_unknown(), "{gone}: {failure:?}");
+        assert_eq!(released([gone, 1, 1]).unwrap(), Ownership::Owned);
+        assert_eq!(released([gone, 0, 0]).unwrap(), Ownership::Gone);
+    }
+    assert_eq!(released([1, 1, 0]).unwrap(), Ownership::Owned);
+}
+
 /// One small pool among servers that are down is not why too few agree.
 #[test]
 fn exhausted_pools_make_the_quorum_pool_exhausted() {

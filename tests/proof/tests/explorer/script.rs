@@ -115,8 +115,8 @@ impl Scripts {
             let text: String = parts.iter().map(|part| patched(*part, &patches)).collect();
             Script::new(&text, setting, most)
         };
-        // A renewal has those that exist for as long as the lock is held, and the line.
-        let kept = if setting.is_election { 4 } else { 3 };
+        // A renewal has those that exist for as long as the lock is held, the line, and the signs of life.
+        let kept = if setting.is_election { 5 } else { 4 };
         let [acquire, release, renew] = all;
         let [acquire, release, renew] =
             [(acquire, usize::MAX), (release, usize::MAX), (renew, kept)].map(script);

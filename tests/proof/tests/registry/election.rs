@@ -221,7 +221,7 @@ fn resigned_once(trial: &Trial, injector: &dyn Injector) {
     let (election, rival) = (election(trial), rival(trial));
     let first = election.campaign().unwrap();
     let active = trial.inject(injector);
-    trial.timed(CALL, || first.resign()).unwrap();
+    trial.released(trial.timed(CALL, || first.resign()));
     trial.prove(&active);
     let second = rival.try_campaign().unwrap().expect("nobody leads");
     second.proclaim("word").unwrap();

@@ -45,13 +45,13 @@ fn request(name: &'static str, operation: Operation, action: Action) -> AtOperat
     AtOperation::request(name, operation, action)
 }
 
-/// A connection broke: the release is repeated, and succeeds.
+/// A connection broke: the release is repeated, and the lock is free.
 fn released_again(trial: &Trial, injector: &dyn Injector, options: LockOptions) {
     let lock = trial.client().mutex_with(KEY, options).unwrap();
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
     let active = trial.inject(injector);
-    trial.timed(COMMAND, || guard.release()).unwrap();
+    trial.released(trial.timed(COMMAND, || guard.release()));
     assert!(!exists(&trial.server, KEY));
     trial.prove(&active);
     let next = trial.rival().try_lock().unwrap().expect("free");
@@ -101,7 +101,7 @@ fn repeated_in_silence(trial: &Trial, injector: &dyn Injector) {
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
     let active = trial.inject(injector);
-    trial.timed(CALL, || guard.release()).unwrap();
+    trial.released(trial.timed(CALL, || guard.release()));
     trial.prove(&active);
     drop(active);
     trial.given_back();
@@ -114,7 +114,7 @@ fn overtaken_at_release(trial: &Trial) {
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
     let active = trial.inject(&request("overtaken", Operation::Release, Action::Hold));
-    trial.timed(CALL, || guard.release()).unwrap();
+    trial.released(trial.timed(CALL, || guard.release()));
     let next = trial.rival().try_lock_for(SOON).unwrap().expect("given back by the second copy");
     trial.granted(&next);
     trial.heal(active);
@@ -189,7 +189,7 @@ fn reply_lost_at_reentrant_release(trial: &Trial) {
     let guard = lock.lock().unwrap();
     trial.granted(&guard);
     let active = trial.inject(&request("reply-lost", Operation::Release, Action::LoseReply));
-    trial.timed(COMMAND, || guard.release()).unwrap();
+    trial.released(trial.timed(COMMAND, || guard.release()));
     trial.prove(&active);
     trial.stays_away();
     trial.granted(&lock.try_lock().unwrap().expect("free"));

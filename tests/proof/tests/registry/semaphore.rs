@@ -191,7 +191,7 @@ fn released_once(trial: &Trial, injector: &dyn Injector) {
     let (gpus, rival) = (gpus(trial), rival(trial));
     let (permit, other) = (gpus.acquire().unwrap(), rival.acquire().unwrap());
     let active = trial.inject(injector);
-    trial.timed(CALL, || permit.release()).unwrap();
+    trial.released(trial.timed(CALL, || permit.release()));
     trial.prove(&active);
     sum_is(&rival, 1);
     assert_eq!(rival.try_acquire_many(1).unwrap().expect("it is free").slot(), 0);
@@ -205,7 +205,7 @@ fn overtaken_at_permit_release(trial: &Trial) {
     let (gpus, rival) = (gpus(trial), rival(trial));
     let permit = gpus.acquire_many(LIMIT).unwrap();
     let active = trial.inject(&at("overtaken", Operation::Release, Action::Hold));
-    trial.timed(CALL, || permit.release()).unwrap();
+    trial.released(trial.timed(CALL, || permit.release()));
     let next = rival.try_acquire_many_for(LIMIT, SOON).unwrap().expect("given back");
     trial.heal(active);
     thread::sleep(ms(100));

@@ -122,7 +122,7 @@ fn reply_cut_in_a_pipeline_of_releases(trial: &Trial) {
     let client = trial.client();
     let guard = client.lock_all(parts(&client)).unwrap();
     let fault = trial.proxy.add(Fault::reply("", Action::Cut).at(Operation::Release).nth(NTH));
-    trial.timed(COMMAND, || guard.release()).unwrap();
+    trial.released(trial.timed(COMMAND, || guard.release()));
     trial.witnessed(1, fault.fired(), "the proxy");
     assert!(!is_any_left(trial));
     trial.stays_away();
@@ -133,7 +133,7 @@ fn silent_in_a_pipeline_of_releases(trial: &Trial) {
     let client = trial.client();
     let guard = client.lock_all(parts(&client)).unwrap();
     let fault = trial.proxy.add(Fault::reply("", Action::Hold).at(Operation::Release).nth(NTH));
-    trial.timed(COMMAND * 2, || guard.release()).unwrap();
+    trial.released(trial.timed(COMMAND * 2, || guard.release()));
     trial.witnessed(1, fault.fired(), "the proxy");
     assert!(!is_any_left(trial));
     trial.stays_away();

@@ -148,6 +148,13 @@ impl Trial {
         self.note(|measured| measured.litter = span);
     }
 
+    /// The end of a release. If it had no reply, the repeated one found no lock: then the outcome is unknown.
+    pub(crate) fn released(&self, outcome: leasehold::Result<()>) {
+        if let Err(error) = outcome {
+            assert!(error.is_unknown_outcome(), "{error:?}");
+        }
+    }
+
     /// The lock is released before its lease ends, and does not come back.
     #[track_caller]
     pub(crate) fn given_back(&self) {

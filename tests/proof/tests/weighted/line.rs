@@ -236,6 +236,9 @@ pub(crate) fn holders_are_told_that_somebody_waits() {
         assert_eq!(lab.messages(), [], "by the first in the line alone");
         // Rule 39: who was not told asks.
         assert_eq!(lab.renew(reader(0)), Reply::Done(2));
+        // The dead wait for nothing, although they stand in the line still.
+        lab.kill(writer(3));
+        assert_eq!(lab.renew(reader(0)), Reply::Done(1));
     });
 }
 
