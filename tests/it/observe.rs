@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::until;
+use crate::common::{patient, until};
 use leasehold::observe::{Acquired, Exchange, How, Reconnected, Released, Waiting};
 use leasehold::{LockClient, Observer, QuorumClient};
 use leasehold_support::Server;
@@ -56,7 +56,7 @@ impl Observer for Counts {
 fn connection_after_a_restart_is_told_once() {
     let server = Server::builder().tcp().start().unwrap();
     let counts = Arc::new(Counts::default());
-    let builder = LockClient::builder(server.tcp_url()).observer(Arc::clone(&counts));
+    let builder = patient(LockClient::builder(server.tcp_url())).observer(Arc::clone(&counts));
     let client = builder.build().unwrap();
     let lock = client.mutex("a").unwrap();
     lock.lock().unwrap().release().unwrap();

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use crate::common::process::in_own_process;
 use crate::common::{
-    SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, renewed, server, until,
+    SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, open_at, patient, renewed, server,
+    until,
 };
 use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::lag::Spent as _;
@@ -132,7 +133,7 @@ fn listener_subscribes_again_after_a_panic() {
     in_own_process!();
     let _armed = Armed::new(LOG, "");
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let listens = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len() == 1;
     let lock = client.mutex("x").unwrap();
     let holder = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -184,7 +185,7 @@ fn panicking_callback_and_logger_do_not_stop_others() {
     let _armed = Armed::new("lease-call-", "");
     let server = server();
     let (sender, receiver) = mpsc::channel();
-    let builder = LockClient::builder(server.url());
+    let builder = patient(LockClient::builder(server.url()));
     let client = builder.on_loss(move |loss| sender.send(loss.cause()).unwrap()).build().unwrap();
     let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
     guard.on_loss(|_| panic!("on purpose"));

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::common::log::warnings;
 use crate::common::process::in_own_process;
 use crate::common::several::{TIMEOUT, direct, open, proxies, servers, through};
-use crate::common::{SLACK, ask, exists, fixed, ms, names, pttl, renewed, until, within};
+use crate::common::{SLACK, ask, exists, fixed, ms, names, open_at, pttl, renewed, until, within};
 use leasehold::{
-    DistributedLock, Lease, LockClient, LockOptions, LossCause, QuorumClient, QuorumClientBuilder,
-    Release, Wait,
+    DistributedLock, Lease, LockOptions, LossCause, QuorumClient, QuorumClientBuilder, Release,
+    Wait,
 };
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
@@ -124,7 +124,7 @@ fn five_by_one() -> f64 {
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
-    let single = LockClient::open(proxies[0].url()).unwrap();
+    let single = open_at(proxies[0].url());
     let (many, one) = (client.mutex("many").unwrap(), single.mutex("one").unwrap());
     let pair = |lock: &leasehold::Mutex| {
         let begin = Instant::now();

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{
-    SOON, ask, behind_proxy, exists, fixed, ms, names, open, pttl, renewed, server, until,
+    SOON, ask, behind_proxy, exists, fixed, ms, names, open, open_at, pttl, renewed, server, until,
 };
-use leasehold::{LockClient, LockOptions, Release};
+use leasehold::{LockOptions, Release};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Server};
@@ -227,7 +227,7 @@ fn forced_release_takes_the_lock_from_redisson() {
 #[test]
 fn a_repeated_request_counts_once() {
     let (server, proxy) = behind_proxy();
-    let lock = LockClient::open(proxy.url()).unwrap().reentrant("again").unwrap();
+    let lock = open_at(proxy.url()).reentrant("again").unwrap();
     let fault = proxy.add(Fault::request("again", Action::LoseReply).at(Operation::Acquire));
     let guard = lock.lock().unwrap();
     assert_eq!(fault.fired(), 1);

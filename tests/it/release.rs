@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{
-    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, pttl, renewed, server,
-    until, warm, within,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, pttl, renewed,
+    server, until, warm, within,
 };
 use leasehold::{Guard, LockClient, LockOptions, LossCause, Release, Wait};
 use leasehold_support::fault::Operation;
@@ -221,7 +221,7 @@ fn release_after_expiry_is_an_error_and_touches_no_key() {
 fn release_by_watch_of_a_key_changed_meanwhile_is_a_loss() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
     let hold = proxy.add(Fault::request("MULTI", Action::Hold));
@@ -245,7 +245,7 @@ fn release_by_watch_of_a_key_changed_meanwhile_is_a_loss() {
 fn release_by_watch_of_a_key_expired_meanwhile_is_a_loss() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let options = fixed(20_000).wait(Wait::spin()).release(Release::watch());
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
     let hold = proxy.add(Fault::request("MULTI", Action::Hold));
@@ -264,7 +264,7 @@ fn release_by_watch_of_a_key_expired_meanwhile_is_a_loss() {
 #[test]
 fn release_with_a_lost_reply_succeeds_within_validity() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     for way in WAYS {
         let lock = client.mutex_with("x", fixed(20_000).wait(Wait::spin()).release(way)).unwrap();
         let guard = lock.lock().unwrap();
@@ -283,7 +283,7 @@ fn release_with_a_lost_reply_succeeds_within_validity() {
 #[test]
 fn repeated_release_does_not_touch_the_next_owner() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex_with("x", fixed(20_000)).unwrap();
     let guard = lock.lock().unwrap();
     let lost = proxy.add(Fault::request("x", Action::LoseReply));

@@ -402,7 +402,7 @@ fn impossible_settings_are_rejected_before_any_io() {
         ),
         (fsynced(false, 0), ["min_fsyncs", "no disk", "at least 1 replica"]),
         (fsynced(true, 0).min_fsyncs(true, 0, ms(0)), ["time-out of min_fsyncs", "0s", "1ms to"]),
-        (fsynced(true, 0), ["time-out of min_fsyncs", "5s", "command_timeout"]),
+        (fsynced(true, 0), ["time-out of min_fsyncs", "30s", "command_timeout"]),
     ] {
         names(&client.mutex_with("x", options).unwrap_err(), parts);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Access, Lease, LockOptions, OwnedLease, RwLock, UpgradableReadGuard, WriteGuard};
 
-use crate::common::{SLACK, open, server, until, warm};
+use crate::common::{SLACK, open, open_at, server, until, warm};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Child, Line, Monitor, Server};
 
@@ -444,7 +444,7 @@ fn writer_gets_in_after_a_killed_reader() {
     const TTL: Duration = Duration::from_secs(3);
     const URL: &str = "LEASEHOLD_TEST_URL";
     if leasehold_support::child::role().as_deref() == Some(ROLE) {
-        let client = leasehold::LockClient::open(std::env::var(URL).unwrap()).unwrap();
+        let client = open_at(std::env::var(URL).unwrap());
         let options = LockOptions::new().lease(Lease::renewed(TTL));
         let _guard = client.rw_lock_with(NAME, options).unwrap().read().unwrap();
         thread::sleep(60 * SECOND);

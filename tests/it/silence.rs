@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, until};
+use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, open_at, until};
 use leasehold::{LockClient, redis};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
@@ -30,7 +30,7 @@ fn every_connection_is_kept_alive_while_idle() {
     // Hundredths of a second, in which the system counts here.
     const MINUTE: u64 = 60 * 100;
     let server = Server::builder().tcp().start().unwrap();
-    let client = LockClient::open(server.tcp_url()).unwrap();
+    let client = open_at(server.tcp_url());
     let guard = client.mutex_with("x", crate::common::renewed(300)).unwrap().lock().unwrap();
     thread::scope(|scope| {
         let lock = client.mutex("y").unwrap();

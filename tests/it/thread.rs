@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 
 use crate::common::process::in_own_process;
-use crate::common::{SOON, ms, open, renewed, server, until};
+use crate::common::{SOON, ms, open, patient, renewed, server, until};
 use leasehold::{LockClient, QuorumClient};
 
 /// The threads of this process that a client started: what each client has, by its number.
@@ -38,7 +38,7 @@ fn thread_names_fit_and_tell_clients_apart() {
     let (end, ended) = mpsc::channel::<()>();
     let ended = std::sync::Mutex::new(ended);
     // Its callback thread lives until it has been seen.
-    let one = LockClient::builder(server.url())
+    let one = patient(LockClient::builder(server.url()))
         .on_loss(move |_| {
             called.send(()).unwrap();
             let _ = ended.lock().unwrap().recv();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::{wait_for, waiting};
 use crate::common::{
-    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, renewed, server, until, warm,
-    within,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, open_at, renewed, server,
+    until, warm, within,
 };
 use leasehold::{LockClient, LockOptions, Mutex, Wait};
 use leasehold_support::lag::Spent as _;
@@ -45,7 +45,7 @@ fn hand_over_to(server: &Server, waiter: &Mutex) -> Duration {
 fn lost_messages_cost_a_heartbeat_or_a_claim_window() {
     let (server, proxy) = behind_proxy();
     let fault = proxy.add(Fault::reply(MESSAGE, Action::Drop).sticky());
-    let locks = [(); 3].map(|()| LockClient::open(proxy.url()).unwrap().mutex("x").unwrap());
+    let locks = [(); 3].map(|()| open_at(proxy.url()).mutex("x").unwrap());
     for lease in [fixed(60_000), renewed(60_000)] {
         let guard = open(&server).mutex_with("x", lease).unwrap().lock().unwrap();
         thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn lost_messages_cost_a_heartbeat_or_a_claim_window() {
 #[test]
 fn duplicate_late_and_reordered_messages_are_harmless() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex("x").unwrap();
     for (pattern, action, bound) in [
         (GRANT, Action::Twice, AT_ONCE),
@@ -97,7 +97,7 @@ fn duplicate_late_and_reordered_messages_are_harmless() {
 #[test]
 fn nonsense_on_the_wake_up_connection_is_harmless() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex("x").unwrap();
     for garbage in [
         &b"?!\r\n"[..],
@@ -171,7 +171,7 @@ fn nonsense_in_a_message_is_ignored() {
 #[test]
 fn cut_wake_up_connection_returns_and_wakes_all() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex("x").unwrap();
     for how in ["kill", "cut", "kill, released meanwhile"] {
         let guard = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -205,7 +205,7 @@ fn cut_wake_up_connection_returns_and_wakes_all() {
 #[test]
 fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex("x").unwrap();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
     thread::scope(|scope| {
@@ -232,7 +232,7 @@ fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
 #[test]
 fn a_half_open_wake_up_connection_is_noticed_and_replaced() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex("x").unwrap();
     assert!(hand_over_to(&server, &lock) < AT_ONCE);
     let accepted = proxy.accepted();
@@ -286,7 +286,7 @@ fn grant_to_an_abandoned_attempt_is_released() {
 #[test]
 fn grant_received_before_its_join_reply_is_kept() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.mutex("x").unwrap();
     assert!(hand_over_to(&server, &lock) < AT_ONCE);
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();

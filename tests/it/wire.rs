@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::kind::KINDS;
 use crate::common::{
-    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm,
-    within,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, server, until,
+    warm, within,
 };
 use leasehold::{Error, LockClient, LockClientBuilder, LockOptions, Release, Wait};
 use leasehold_support::lag::Spent as _;
@@ -32,7 +32,7 @@ fn tcp_and_unix_sockets_lead_to_the_same_locks() {
     assert!(two.mutex("x").unwrap().try_lock().unwrap().is_none());
     assert!(format!("{one:?}").contains(&server.addr().to_string()));
     works(&two);
-    let valkey = LockClient::open(format!("valkey://{}", server.addr())).unwrap();
+    let valkey = open_at(format!("valkey://{}", server.addr()));
     works(&valkey);
 }
 
@@ -40,7 +40,7 @@ fn tcp_and_unix_sockets_lead_to_the_same_locks() {
 fn the_database_of_the_url_is_used() {
     let server = tcp();
     for url in [format!("{}/3", server.tcp_url()), format!("{}?db=3", server.unix_url())] {
-        let _guard = LockClient::open(url).unwrap().mutex("x").unwrap().lock().unwrap();
+        let _guard = open_at(url).mutex("x").unwrap().lock().unwrap();
         assert!(!exists(&server, "x"));
         let mut raw = server.connection();
         redis::cmd("SELECT").arg(3).query::<()>(&mut raw).unwrap();
@@ -60,7 +60,7 @@ fn a_database_that_does_not_exist_is_an_error_at_open() {
 #[test]
 fn resp3_works_as_well() {
     let server = tcp();
-    let client = LockClient::open(format!("{}?protocol=resp3", server.tcp_url())).unwrap();
+    let client = open_at(format!("{}?protocol=resp3", server.tcp_url()));
     works(&client);
     let lock = client.reentrant("x").unwrap();
     let _guard = lock.lock().unwrap();
@@ -75,10 +75,10 @@ fn password_and_user_are_sent_and_checked() {
     let address = server.addr();
     ask::<()>(&server, &["ACL", "SETUSER", "worker", "on", ">p@ss:w/rd", "~*", "&*", "+@all"]);
     ask::<()>(&server, &["CONFIG", "SET", "requirepass", "se#cret"]);
-    works(&LockClient::open(format!("redis://:se%23cret@{address}")).unwrap());
-    works(&LockClient::open(format!("redis://worker:p%40ss%3Aw%2Frd@{address}")).unwrap());
+    works(&open_at(format!("redis://:se%23cret@{address}")));
+    works(&open_at(format!("redis://worker:p%40ss%3Aw%2Frd@{address}")));
     let unix = format!("{}?user=worker&pass=p%40ss%3Aw%2Frd", server.unix_url());
-    works(&LockClient::open(unix).unwrap());
+    works(&open_at(unix));
     for url in [
         format!("redis://:wrong@{address}"),
         format!("redis://worker:wrong@{address}"),
@@ -128,7 +128,7 @@ fn missing_permission_fails_at_once() {
     }
     // A user without PUBLISH can release all the same.
     let url = user("unheard", &["~*", "+@all", "-publish"]);
-    let client = LockClient::open(url).unwrap();
+    let client = open_at(url);
     client.reentrant("x").unwrap().lock().unwrap().release().unwrap();
     assert!(!exists(&server, "x"));
 }
@@ -214,7 +214,7 @@ fn server_without_hello_reveals_no_password() {
     let server = server.start().expect("a server");
     ask::<()>(&server, &["CONFIG", "SET", "requirepass", "s3cret"]);
     let url = server.tcp_url().replace("redis://", "redis://:s3cret@");
-    let [one, other] = [(); 2].map(|()| LockClient::open(&url).unwrap());
+    let [one, other] = [(); 2].map(|()| open_at(&url));
     let guard = one.reentrant("x").unwrap().lock().unwrap();
     let error = other.reentrant("x").unwrap().try_lock_for(SOON).unwrap_err();
     // Valkey 9 tells nobody what it does not know before it knows who asks.
@@ -229,13 +229,13 @@ fn server_without_hello_reveals_no_password() {
 fn denied_select_is_explained() {
     let server = tcp();
     let url = format!("{}/1", server.tcp_url());
-    LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
+    open_at(&url).mutex("x").unwrap().lock().unwrap().release().unwrap();
     let error = LockClient::open(format!("{url}000000")).unwrap_err();
     assert!(error.is_refused() && error.to_string().contains("out of range"), "{error:?}");
     ask::<()>(&server, &["CONFIG", "SET", "requirepass", "secret"]);
     assert!(LockClient::open(&url).unwrap_err().is_denied());
     let url = url.replace("redis://", "redis://:secret@");
-    LockClient::open(&url).unwrap().mutex("x").unwrap().lock().unwrap().release().unwrap();
+    open_at(&url).mutex("x").unwrap().lock().unwrap().release().unwrap();
     let error = LockClient::open(url.replace("secret", "s3cret")).unwrap_err();
     assert!(error.is_denied() && !error.to_string().contains("s3cret"), "{error:?}");
 }
@@ -442,7 +442,7 @@ fn out_of_memory_refuses_no_release_by_watch() {
 #[test]
 fn first_lock_works_after_all_connections_were_killed() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     works(&client);
     let accepted = proxy.accepted();
     let kill = || ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -465,7 +465,7 @@ type CallOfAll = (&'static str, Box<dyn FnOnce() -> Result<(), Error>>);
 /// Each call of a client, with a client of its own.
 fn all_calls(server: &Server) -> Vec<CallOfAll> {
     // Over TCP: a write to a socket on this machine whose other end is closed fails at once.
-    let client = || LockClient::open(server.tcp_url()).unwrap();
+    let client = || open_at(server.tcp_url());
     let options = fixed(60_000);
     let call = |name, call: Box<dyn FnOnce() -> Result<(), Error>>| (name, call);
     let set = |pipe: &mut redis::Pipeline| _ = pipe.cmd("SET").arg("applied").arg(1);
@@ -564,7 +564,7 @@ fn every_call_works_after_all_connections_were_killed() {
 #[test]
 fn transaction_is_repeated_where_its_watch_had_no_reply() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let guard = client.mutex_with("x", fixed(20_000)).unwrap().lock().unwrap();
     let cut = proxy.add(Fault::request("WATCH", Action::LoseReply));
     guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("applied")).unwrap();
@@ -578,7 +578,7 @@ fn transaction_is_repeated_where_its_watch_had_no_reply() {
 #[test]
 fn first_lock_works_after_a_restart() {
     let server = tcp();
-    let client = LockClient::open(server.tcp_url()).unwrap();
+    let client = open_at(server.tcp_url());
     // Several idle connections, all of which are dead then.
     thread::scope(|scope| {
         for number in 0..6 {
@@ -693,7 +693,7 @@ fn demoted_master_behind_an_address_is_left_for_the_new() {
     };
     follow(&old, &new);
     let proxy = Proxy::start(&old).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let options = crate::common::renewed(3_000);
     let guard = client.mutex_with("held", options).unwrap().lock().unwrap();
     // Several idle connections, and the worker's own.

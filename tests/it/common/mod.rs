@@ -46,6 +46,11 @@ pub(crate) fn open(server: &Server) -> LockClient {
     patient(LockClient::builder(server.url())).build().expect("a client")
 }
 
+/// The same, connected to this address.
+pub(crate) fn open_at(url: impl AsRef<str>) -> LockClient {
+    patient(LockClient::builder(url)).connect_now(true).build().expect("a client")
+}
+
 /// A client with the time-outs that users have by default, for tests about them.
 pub(crate) fn open_default(server: &Server) -> LockClient {
     LockClient::open(server.url()).expect("a client")

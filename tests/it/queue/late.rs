@@ -10,7 +10,8 @@ use leasehold_support::{Action, Fault};
 use crate::common::detour::Detour;
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, server, until, warm, within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, server, until, warm,
+    within,
 };
 use crate::queue::{foreign_hold, members, owner, until_waiting};
 
@@ -75,7 +76,7 @@ fn first_request_after_a_long_silence_is_in_time() {
 #[test]
 fn join_with_a_lost_reply_keeps_its_place() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     listens(&server, &client);
     for action in [Action::LoseReply, Action::HalfReply, Action::Twice] {
         // Nobody has it: the grant was lost.
@@ -152,7 +153,7 @@ fn waits_that_ended_without_a_reply_leave_nothing() {
 #[test]
 fn misplaced_number_is_not_a_grant() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     listens(&server, &client);
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
     let numbers = [

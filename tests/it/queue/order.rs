@@ -11,8 +11,8 @@ use leasehold_support::lag::Spent as _;
 
 use crate::common::queue::{all_have_left, listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, renewed, server, until, warm,
-    within,
+    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, open_at, renewed, server, until,
+    warm, within,
 };
 use crate::queue::{AT_ONCE, foreign_hold, members, owner, until_waiting};
 
@@ -187,7 +187,7 @@ fn first_wait_too_short_to_subscribe_returns_none() {
     // An answer takes 160 ms; connecting takes several.
     proxy.delay(ms(80));
     for wait in [400, 500, 700] {
-        let client = LockClient::open(proxy.url()).unwrap();
+        let client = open_at(proxy.url());
         let outcome = client.mutex("x").unwrap().try_lock_for(ms(wait));
         assert!(matches!(outcome, Ok(None)), "{wait} ms: {outcome:?}");
     }

@@ -8,7 +8,7 @@ use leasehold::{Guard, LockClient, Loss, LossCause, Permit};
 use leasehold_support::Server;
 
 use super::take;
-use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
+use crate::common::{SOON, ask, exists, fixed, ms, open, patient, pttl, renewed, server, until};
 
 /// What a permit's own callback is told.
 fn losses_of(permit: &Permit) -> mpsc::Receiver<Loss> {
@@ -45,7 +45,7 @@ fn deleted_key_loses_all_permits_and_tells_each() {
     let server = server();
     let (sender, losses) = mpsc::sync_channel(16);
     let on_loss = move |loss: &Loss| drop(sender.try_send(loss.clone()));
-    let client = LockClient::builder(server.url()).on_loss(on_loss).build().unwrap();
+    let client = patient(LockClient::builder(server.url())).on_loss(on_loss).build().unwrap();
     let gpus = client.semaphore_with("gpu", 2, renewed(2_400)).unwrap();
     for end in ends {
         let permits = take(&gpus, 2);

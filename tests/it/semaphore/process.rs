@@ -11,7 +11,7 @@ use leasehold_support::child::{hear, role, tell};
 use leasehold_support::lag::Spent as _;
 
 use super::take;
-use crate::common::{SLACK, SOON, ask, exists, ms, open, renewed, server, until};
+use crate::common::{SLACK, SOON, ask, exists, ms, open, open_at, renewed, server, until};
 
 const HEARTBEAT: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(120);
@@ -22,7 +22,7 @@ fn child(role: &str, test: &str, url: &str) -> Child {
 }
 
 fn client_of_child() -> LockClient {
-    LockClient::open(std::env::var("LEASEHOLD_URL").unwrap()).unwrap()
+    open_at(std::env::var("LEASEHOLD_URL").unwrap())
 }
 
 #[test]
