@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::waiting;
 use crate::common::{
-    SOON, ask, exists, fixed, ms, no_key_is_immortal, open, open_at, patient, pttl, server, until,
+    SOON, ask, exists, fixed, heavy, ms, no_key_is_immortal, open, open_at, patient, pttl, server, until,
 };
 use leasehold::LockClient;
 use leasehold_support::child::{hear, role, tell};
@@ -485,6 +485,7 @@ fn cancel_counts_a_wait_whose_exchange_is_under_way() {
 #[test]
 fn counter_is_exact_under_contention_of_processes() {
     const CHILDREN: usize = 3;
+    let _turn = heavy();
     let server = server();
     let _: () = ask(&server, &["SET", "number", "0"]);
     let mut children: Vec<Child> = (0..CHILDREN)

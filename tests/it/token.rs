@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::kind::KINDS;
 use crate::common::queue::{listens, waiting};
-use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
+use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until, within};
 use leasehold::{FencingToken, LockClient, Mutex};
 use leasehold_support::Server;
 
@@ -32,7 +32,7 @@ fn tokens_grow_across_holds_and_clients() {
         last = guard.fencing_token();
         match round % 12 {
             // Let it expire.
-            11 => until("it is over", || !guard.is_valid() && !exists(&server, "x")),
+            11 => within(SOON, "it is over", || !guard.is_valid() && !exists(&server, "x")),
             10 => {
                 lock.force_release().unwrap();
                 Duration::ZERO

@@ -7,7 +7,7 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::stat::median;
 
 use crate::common::queue::{listens, waiting};
-use crate::common::{ask, exists, no_key_is_immortal, open, server};
+use crate::common::{ask, exists, heavy, no_key_is_immortal, open, server};
 use crate::queue::owner;
 
 const FEED: &str = "feed0000000000000000000000000000";
@@ -150,6 +150,7 @@ impl Bare {
 
 #[test]
 fn operations_take_no_longer_with_a_longer_queue() {
+    let _turn = heavy();
     let server = server();
     let mut bare = Bare::new(&server);
     bare.times(10);
@@ -168,6 +169,7 @@ fn operations_take_no_longer_with_a_longer_queue() {
 
 #[test]
 fn ten_thousand_waiters_are_served_in_order() {
+    let _turn = heavy();
     const WAITERS: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
@@ -196,6 +198,7 @@ fn ten_thousand_waiters_are_served_in_order() {
 
 #[test]
 fn ten_thousand_dead_waiters_are_skipped_at_once() {
+    let _turn = heavy();
     const DEAD: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
