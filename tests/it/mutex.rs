@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::waiting;
 use crate::common::{
-    SOON, ask, exists, fixed, heavy, ms, no_key_is_immortal, open, open_at, patient, pttl, server, until,
+    SOON, ask, exists, fixed, heavy, ms, no_key_is_immortal, open, open_at, patient, pttl, server,
+    until,
 };
 use leasehold::LockClient;
 use leasehold_support::child::{hear, role, tell};

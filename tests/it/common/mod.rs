@@ -44,12 +44,12 @@ pub(crate) fn server() -> Server {
 
 /// A client for tests that are not about time-outs: a machine that stands still for a while fails no call.
 pub(crate) fn open(server: &Server) -> LockClient {
-    patient(LockClient::builder(server.url())).build().expect("a client")
+    open_at(server.url())
 }
 
-/// The same, connected to this address.
+/// The same at another address, such as that of a proxy.
 pub(crate) fn open_at(url: impl AsRef<str>) -> LockClient {
-    patient(LockClient::builder(url)).connect_now(true).build().expect("a client")
+    patient(LockClient::builder(url)).build().expect("a client")
 }
 
 /// A client with the time-outs that users have by default, for tests about them.
