@@ -195,7 +195,7 @@ fn max_renewals_lets_the_lease_run_out_after_the_last() {
         link.restore();
         // 1 % and 2 ms are kept for what two clocks may differ by. Time may pass by a second at once.
         let least = ms(2_100 + 700 * u64::from(most));
-        assert!((least - ms(25)..=least + ms(1_000)).contains(&lasted), "{most}: {lasted:?}");
+        assert!((least - ms(60)..=least + ms(1_000)).contains(&lasted), "{most}: {lasted:?}");
         is_lost(&guard, &losses, SOON, LossCause::RenewalsUsedUp);
         drop(guard);
         server.run_until(|| !server.keys().contains(&b"x".to_vec()));

@@ -233,10 +233,13 @@ fn lost_when_passed_on(
             thread::scope(|scope| {
                 let waiting = scope.spawn(|| lock().map(drop));
                 until("it waits", || guard.waiters() == 1);
-                ask::<()>(master, &["FLUSHALL"]);
+                // At once: the waiter's heartbeat must not find the lock free between the two.
+                let mut pipe = redis::pipe();
+                pipe.atomic().cmd("FLUSHALL");
                 if taken {
-                    ask::<()>(master, take);
+                    pipe.cmd(take[0]).arg(&take[1..]);
                 }
+                pipe.exec(&mut master.connection()).unwrap();
                 let released = guard.release();
                 if let Err(error) = released {
                     // Held for so long that the server was to give it to the next, and had it no more.

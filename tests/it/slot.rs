@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::queue::waiting;
 use crate::common::{HASTE, SLACK, SOON, behind_proxy, hasty, ms, open, renewed, until};
 use leasehold::LockClient;
 use leasehold_support::Proxy;
@@ -24,7 +25,7 @@ fn timed_wait_behind_a_thread_in_an_outage_is_an_error() {
     proxy.black_hole();
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        thread::sleep(ms(100));
+        until("it asks", || proxy.held_up() > 0);
         let outcome = lock.try_lock_for(HASTE * 2);
         proxy.heal();
         let _ = first.join().unwrap();
@@ -41,7 +42,7 @@ fn try_lock_behind_a_thread_in_an_outage_is_bounded() {
     proxy.black_hole();
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        thread::sleep(ms(100));
+        until("it asks", || proxy.held_up() > 0);
         let begin = Instant::now();
         let outcome = lock.try_lock();
         let took = begin.spent();
@@ -61,7 +62,7 @@ fn try_lock_in_an_outage_errs_despite_an_earlier_holder() {
     let lock = patient(&proxy).mutex("x").unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        thread::sleep(ms(300));
+        until("it waits", || waiting(&server, "x") == 1);
         proxy.refuse();
         proxy.cut();
         thread::sleep(ms(500));
@@ -195,7 +196,7 @@ fn lost_hold_wakes_the_waiting_threads() {
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
         let next = scope.spawn(|| lock.try_lock_for(SOON).unwrap().expect("free").fencing_token());
-        thread::sleep(ms(50));
+        until("it waits", || guard.waiters() == 1);
         crate::common::ask::<()>(&server, &["DEL", "x"]);
         assert!(next.join().unwrap() > guard.fencing_token());
     });

@@ -10,8 +10,8 @@ use leasehold_support::{Child, Monitor, Server};
 
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, exists, ms, no_key_is_immortal, open, pttl, renewed, server, until, warm,
-    within,
+    SLACK, SOON, ask, exists, ms, no_key_is_immortal, open, patient, pttl, renewed, server, until,
+    warm, within,
 };
 use crate::queue::{
     AT_ONCE, CLAIM, HEARTBEAT, foreign_hold, members, owner, until_waiting, waiter_process,
@@ -89,7 +89,7 @@ fn newcomer_behind_dead_waiters_owns_the_lock_in_redis() {
         dead.kill9();
         // Its last sign of life is young, and the lock comes free without a release.
         ask::<()>(&server, &["DEL", &name]);
-        let client = LockClient::builder(server.url()).label("newcomer").build().unwrap();
+        let client = patient(LockClient::builder(server.url())).label("newcomer").build().unwrap();
         let lock = client.mutex(&name).unwrap();
         if newcomer == "join" {
             listens(&server, &client);
@@ -310,15 +310,15 @@ fn fill_memory(server: &Server) {
 fn the_lock_is_handed_over_when_memory_is_full() {
     let server = server();
     let guard = open(&server).mutex("x").unwrap().lock().unwrap();
-    let client = LockClient::builder(server.url()).label("heir").build().unwrap();
-    let lock = client.mutex_with("x", renewed(20_000)).unwrap();
+    let client = patient(LockClient::builder(server.url())).label("heir").build().unwrap();
+    let lock = client.mutex_with("x", renewed(300_000)).unwrap();
     let looked = AtomicBool::new(false);
     thread::scope(|scope| {
         let heir = scope.spawn(|| {
             let guard = lock.lock().unwrap();
             let served = (Instant::now(), owner(&server, "x"));
             // The claim becomes whole: what renews does not need memory.
-            until("the claim is renewed", || pttl(&server, "x") > 10_000);
+            until("the claim is renewed", || pttl(&server, "x") > 150_000);
             until("what ran was looked at", || looked.load(Ordering::SeqCst));
             guard.release().unwrap();
             served

@@ -10,8 +10,7 @@ use leasehold_support::{Action, Fault};
 use crate::common::detour::Detour;
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, server, until, warm,
-    within,
+    SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, server, until, warm,
 };
 use crate::queue::{foreign_hold, members, owner, until_waiting};
 
@@ -138,7 +137,7 @@ fn waits_that_ended_without_a_reply_leave_nothing() {
             fault.remove();
             let mine = || owner(&server, "x").starts_with("1q:") || waiting(&server, "x") > 0;
             let what = format!("held: {held}, cancelled: {cancelled}: no ghost");
-            within(ms(4_000), &what, || !mine());
+            until(&what, || !mine());
             let begin = Instant::now();
             while begin.elapsed() < ms(200) {
                 assert!(!mine(), "{what}, but one came back");
@@ -200,8 +199,8 @@ fn join_that_overtakes_its_leave_is_undone() {
             let begin = Instant::now();
             if let Some(guard) = &guard {
                 until_waiting(&server, "x", 1);
-                within(ms(500) + SLACK, "a ghost joins", || waiting(&server, "x") == 2);
-                within(LATEST + ms(1_000), "it has left again", || waiting(&server, "x") == 1);
+                until("a ghost joins", || waiting(&server, "x") == 2);
+                until("it has left again", || waiting(&server, "x") == 1);
                 guard.check().unwrap();
                 assert!(!waiter.is_finished());
                 lock.cancel_waits();
@@ -209,8 +208,8 @@ fn join_that_overtakes_its_leave_is_undone() {
             } else {
                 // Another attempt had it meanwhile, and gave it back.
                 waiter.join().unwrap().unwrap();
-                within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
-                within(LATEST + ms(1_000), "it gives it back", || !exists(&server, "x"));
+                until("a ghost takes it", || exists(&server, "x"));
+                until("it gives it back", || !exists(&server, "x"));
             }
             assert!(begin.elapsed() > ms(400), "the join was not late");
         });
@@ -234,8 +233,8 @@ fn request_that_arrives_after_the_release_is_undone() {
         assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
         guard.release().unwrap();
         assert!(!exists(&server, "x"));
-        within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
-        within(LATEST + ms(1_000), "it gives it back", || !exists(&server, "x"));
+        until("a ghost takes it", || exists(&server, "x"));
+        until("it gives it back", || !exists(&server, "x"));
     }
 }
 
@@ -253,8 +252,8 @@ fn request_that_arrives_after_the_loss_leaves_no_owner() {
     assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
     ask::<()>(&server, &["DEL", "x"]);
     assert!(guard.check().unwrap_err().is_lost());
-    within(ms(500) + SLACK, "a ghost takes it", || exists(&server, "x"));
-    within(LATEST + ms(1_000), "it is taken out", || !exists(&server, "x"));
+    until("a ghost takes it", || exists(&server, "x"));
+    until("it is taken out", || !exists(&server, "x"));
     drop(guard);
 }
 

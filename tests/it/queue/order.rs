@@ -12,7 +12,7 @@ use leasehold_support::lag::Spent as _;
 use crate::common::queue::{all_have_left, listens, wait_for, waiting};
 use crate::common::{
     SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, open_at, renewed, server, until,
-    warm, within,
+    warm,
 };
 use crate::queue::{AT_ONCE, foreign_hold, members, owner, until_waiting};
 
@@ -125,7 +125,7 @@ fn waiter_with_a_refused_leave_leaves_later() {
     assert_eq!(waiting(&server, "x"), 1, "it could not leave");
     ask::<()>(&server, &["CONFIG", "SET", "min-replicas-to-write", "0"]);
     // By itself its place ends after six seconds.
-    within(ms(3_000), "it has left", || waiting(&server, "x") == 0);
+    until("it has left", || waiting(&server, "x") == 0);
     guard.release().unwrap();
     assert!(!exists(&server, "x"), "handed to {}", owner(&server, "x"));
 }
