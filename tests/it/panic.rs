@@ -75,7 +75,8 @@ fn worker_goes_on_after_a_panic() {
     in_own_process!();
     let _armed = Armed::new(LOG, "");
     let server = leasehold::testing::Server::standing_still();
-    let client = server.client();
+    // What lists the locks in use is not among the keys.
+    let client = server.connect(LockClient::builder("redis://memory").announce(false)).unwrap();
     let kept: Vec<Guard> = (0..20)
         .map(|number| client.mutex_with(format!("kept{number}"), renewed(6_000)).unwrap())
         .map(|lock| lock.lock().unwrap())

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::common::queue::waiting;
 use crate::common::{HASTE, SLACK, SOON, behind_proxy, hasty, ms, open, renewed, until};
 use leasehold::LockClient;
-use leasehold_support::Proxy;
 use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Fault, Proxy};
 
 /// A client that rides out an outage for ten seconds, one hasty exchange after the other.
 fn patient(proxy: &Proxy) -> LockClient {
@@ -22,12 +22,12 @@ fn timed_wait_behind_a_thread_in_an_outage_is_an_error() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
-    proxy.black_hole();
+    let silence = proxy.add(Fault::request("", Action::Drop).sticky());
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        until("it asks", || proxy.held_up() > 0);
+        assert!(silence.wait_fired(SOON));
         let outcome = lock.try_lock_for(HASTE * 2);
-        proxy.heal();
+        silence.remove();
         let _ = first.join().unwrap();
         assert!(outcome.is_err(), "nobody has it, and it says {outcome:?}");
     });
@@ -39,14 +39,14 @@ fn try_lock_behind_a_thread_in_an_outage_is_bounded() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
-    proxy.black_hole();
+    let silence = proxy.add(Fault::request("", Action::Drop).sticky());
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        until("it asks", || proxy.held_up() > 0);
+        assert!(silence.wait_fired(SOON));
         let begin = Instant::now();
         let outcome = lock.try_lock();
         let took = begin.spent();
-        proxy.heal();
+        silence.remove();
         let _ = first.join().unwrap();
         // Its own exchange, and what is left of the one under way.
         assert!(took < HASTE * 2 + SLACK * 2, "{took:?}, and then {outcome:?}");
