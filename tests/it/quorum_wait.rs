@@ -96,7 +96,8 @@ fn dead_or_silent_server_does_not_stop_messages() {
     let proxies = proxies(&servers);
     let clients = [open(through(&proxies)), open(through(&proxies))];
     let [from, to] = [&clients[0], &clients[1]].map(|client| wait_by(client, Wait::notify()));
-    hand_over(&from, &to, || thread::sleep(ms(50)));
+    let listened = || servers.iter().filter(|server| listeners(server, "x") >= 1).count();
+    hand_over(&from, &to, || until("a majority is listened to", || listened() >= 3));
     for (dead, silent) in [(0, 1), (3, 4), (2, 0)] {
         proxies[dead].refuse();
         proxies[dead].cut();

@@ -116,12 +116,12 @@ fn shutdown_ends_all_renewals() {
     ask::<()>(&server, &["ACL", "SETUSER", "default", "-del"]);
     assert!(client.shutdown(ms(300)).unwrap_err().to_string().contains("3 locks"));
     let mut last = [0, 1, 2].map(|number| pttl(&server, &format!("x{number}")));
-    while last.iter().any(|left| *left > 0) {
-        thread::sleep(ms(10));
+    until("all keys are gone", || {
         let now = [0, 1, 2].map(|number| pttl(&server, &format!("x{number}")));
         assert!(last.iter().zip(now).all(|(last, now)| now <= *last), "{last:?} {now:?}");
         last = now;
-    }
+        last.iter().all(|left| *left <= 0)
+    });
 }
 
 /// A thread that is being granted a lock at that moment must not keep it unbeknownst.

@@ -216,7 +216,8 @@ fn a_wait_goes_on_while_the_wake_up_connection_is_down() {
         ask::<u64>(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert!(fault.wait_fired(SOON));
         let place: Vec<String> = ask(&server, &["ZRANGE", "{x}:queue", "0", "0"]);
-        thread::sleep(ms(1_500));
+        server.reset_stats();
+        until("it beats", || server.command_calls(&["evalsha"]) >= 2);
         let still: Vec<String> = ask(&server, &["ZRANGE", "{x}:queue", "0", "0"]);
         assert_eq!(place, still, "it lost its place");
         let begin = Instant::now();
@@ -386,9 +387,7 @@ fn storm_of_faults_keeps_exclusion_and_leaves_nothing() {
         }
         let begin = Instant::now();
         let much = || holds.lock().unwrap().len() > 20 && fired.load(Ordering::SeqCst) > 20;
-        while begin.elapsed() < ms(3_000) || (!much() && begin.elapsed() < SOON * 3) {
-            thread::sleep(ms(20));
-        }
+        within(SOON * 3, "much went wrong", || begin.elapsed() >= ms(3_000) && much());
         calm.store(true, Ordering::SeqCst);
         thread::sleep(ms(500));
         over.store(true, Ordering::SeqCst);
@@ -448,7 +447,8 @@ fn denied_pubsub_fails_a_wait_but_not_spinning() {
         let spin = other.mutex_with("x", LockOptions::new().wait(Wait::spin())).unwrap();
         thread::scope(|scope| {
             let waiter = wait_for(scope, &spin);
-            thread::sleep(ms(100));
+            server.reset_stats();
+            until("it asks again and again", || server.command_calls(&["evalsha"]) > 3);
             assert!(!waiter.is_finished());
             mine.release().unwrap();
             waiter.join().unwrap();
