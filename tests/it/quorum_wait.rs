@@ -163,16 +163,19 @@ fn many_ended_waits_unsubscribe_and_listening_goes_on() {
     for (server, name) in
         servers.iter().flat_map(|server| names.iter().map(move |name| (server, name)))
     {
-        ask::<()>(server, &["SET", name, "1-:other", "PX", "60000"]);
+        ask::<()>(server, &["SET", name, "1-:other", "PX", "600000"]);
     }
-    let end = Instant::now() + ms(4_000);
+    let options = LockOptions::new().wait(Wait::notify());
+    let locks: Vec<Mutex> =
+        names.iter().map(|name| client.mutex_with(name, options).unwrap()).collect();
     let before = thread::scope(|scope| {
-        for name in &names {
-            let lock = client.mutex_with(name, LockOptions::new().wait(Wait::notify())).unwrap();
-            scope.spawn(move || _ = lock.try_lock_until(end));
+        for lock in &locks {
+            scope.spawn(move || _ = lock.try_lock_for(SOON * 10));
         }
         until("all are listened to", || servers.iter().all(|server| heard(server) == NAMES));
-        ears()
+        let before = ears();
+        assert_eq!(locks.iter().map(Mutex::cancel_waits).sum::<usize>(), NAMES);
+        before
     });
     until("none is", || servers.iter().all(|server| heard(server) == 0));
     thread::sleep(ms(500));

@@ -7,7 +7,7 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::stat::median;
 
 use crate::common::queue::{listens, waiting};
-use crate::common::{ask, exists, heavy, no_key_is_immortal, open, server};
+use crate::common::{ask, exists, heavy, no_key_is_immortal, open, renewed, server};
 use crate::queue::owner;
 
 const FEED: &str = "feed0000000000000000000000000000";
@@ -26,7 +26,9 @@ impl Bare {
         let client = open(server);
         listens(server, &client);
         ask::<()>(server, &["SCRIPT", "FLUSH"]);
-        let sent = monitored(server, || drop(client.mutex("x").unwrap().lock().unwrap()));
+        // No holder's lease ends while a crowd queues up.
+        let lock = client.mutex_with("x", renewed(3_600_000)).unwrap();
+        let sent = monitored(server, || drop(lock.lock().unwrap()));
         let call = |has: &dyn Fn(&Vec<Vec<u8>>) -> bool| {
             let is_script = |words: &&Vec<Vec<u8>>| words[0].eq_ignore_ascii_case(b"EVAL");
             let found = sent.iter().filter(is_script).find(|words| has(words));
