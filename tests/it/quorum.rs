@@ -181,14 +181,14 @@ fn two_dead_or_silent_of_five_cost_one_timeout_at_most() {
         let first = begin.spent();
         writeln!(std::io::stderr(), "two of five gone, dead: {dead}: {first:?}").unwrap();
         // One after the other, or in both calls, they would cost two.
-        assert!(first < TIMEOUT * 2, "dead: {dead}: {first:?}");
+        assert!(first < TIMEOUT * 3 / 2, "dead: {dead}: {first:?}");
         // A server that was silent is not waited for again.
         let begin = Instant::now();
         for _ in 0..10 {
             lock.try_lock().unwrap().expect("three of five").release().unwrap();
         }
         let ten = begin.spent();
-        assert!(ten < TIMEOUT * 2, "dead: {dead}: {ten:?}");
+        assert!(ten < TIMEOUT * 3 / 2, "dead: {dead}: {ten:?}");
         assert_eq!([1, 2, 4].map(|number| exists(&servers[number], "x")), [false; 3]);
         // When they are back they are asked again.
         proxies.iter().for_each(Proxy::heal);

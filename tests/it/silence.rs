@@ -96,7 +96,7 @@ fn dead_idle_connections_cost_one_timeout_in_all() {
         let other = client.mutex(format!("y{number}")).unwrap();
         other.try_lock().unwrap().expect("its own").release().unwrap();
     }
-    assert!(begin.spent() < TIMEOUT, "{:?}", begin.spent());
+    assert!(begin.spent() < TIMEOUT / 2, "{:?}", begin.spent());
     assert!(!exists(&server, "x"));
 }
 
@@ -130,11 +130,14 @@ fn connection_that_replied_since_stays_in_use() {
         assert!(stuck.wait_fired(SOON));
         works();
         let another: Vec<_> = ids().into_iter().filter(|id| !before.contains(id)).collect();
-        assert_eq!(another.len(), 1, "it works on another connection");
+        assert!(!another.is_empty(), "it works on another connection");
         assert!(other.join().unwrap().unwrap_err().is_unknown_outcome());
         for _ in 0..4 {
             works();
         }
-        assert!(ids().contains(&another[0]), "an outdated one would have been closed");
+        // A pool that a busy machine held up has made more than it needed.
+        let left = ids();
+        let is_left = another.iter().any(|id| left.contains(id));
+        assert!(is_left, "an outdated one would have been closed");
     });
 }
