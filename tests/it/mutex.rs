@@ -114,8 +114,6 @@ fn wait_that_ends_while_another_holds_returns_none() {
     const ROUNDS: u64 = 60;
     let server = leasehold::testing::Server::standing_still();
     let (holder, waiter) = (server.client(), server.client());
-    // The way to the server and back takes a part of each pause.
-    server.link(&waiter).delay_answers(20_000, Duration::from_micros(700));
     let locks: Vec<_> = (0..THREADS)
         .map(|number| {
             let guard = holder.mutex(format!("x{number}")).unwrap().lock().unwrap();
