@@ -59,7 +59,7 @@ fn main() -> Result<()> {
     let lock = LockClient::open(server.url())?.mutex("orders")?;
     let mut pod = start(&server)?;
     Command::new("kill").arg(pod.pid().to_string()).status()?;
-    let status = pod.wait(SOON);
+    let status = pod.wait();
     let is_free = lock.try_lock()?.is_some();
     println!("SIGTERM: {status}, the lock is free: {is_free}");
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::process::in_own_process;
-use crate::common::{SOON, ask, ms, open, renewed, server, until};
+use crate::common::{SOON, ask, heavy, ms, open, renewed, server, until};
 use leasehold::{Guard, LockClient, LossCause};
 
 static BLOCKS: AtomicBool = AtomicBool::new(false);
@@ -92,6 +92,7 @@ fn logger_that_blocks_keeps_no_lease_from_renewal_and_no_loss_from_its_callback(
 /// What finds no room in the queue is counted, and the count is written.
 #[test]
 fn lines_beyond_the_queue_are_counted() {
+    let _turn = heavy();
     in_own_process!();
     install();
     const LOCKS: usize = 3_000;

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{SOON, ask, exists, open, renewed, server, until, warm};
+use crate::common::{SOON, ask, exists, heavy, open, renewed, server, until, warm};
 use leasehold::{LockClient, LockOptions, Mutex, OwnedLease, Part};
 use leasehold_support::child::{role, tell};
 use leasehold_support::{Child, Server};
@@ -90,6 +90,7 @@ fn work(client: &LockClient, url: &str, worker: usize, rounds: usize) -> usize {
 
 #[test]
 fn twenty_workers_of_four_processes_never_share_an_id() {
+    let _turn = heavy();
     const ROUNDS: usize = 40;
     let server = server();
     warm(&server);

@@ -5,7 +5,7 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use crate::common::{SLACK, SOON, open, server, until, warm};
+use crate::common::{SLACK, SOON, heavy, open, server, until, warm};
 use leasehold::{LockClient, LockOptions};
 use leasehold_support::lag::Spent as _;
 
@@ -15,6 +15,7 @@ const THREADS: usize = 64;
 /// Another process has the lock; one waits, and knows that. Then sixty-three come at once.
 #[test]
 fn sixty_four_threads_never_stand_behind_one_lock() {
+    let _turn = heavy();
     let server = server();
     warm(&server);
     let holder = LockClient::builder(server.url()).label("the holder").build().unwrap();

@@ -34,7 +34,7 @@ fn fork_gets_an_error_and_its_parent_goes_on() {
     child.expect_line("parent is well", SOON * 2);
     // The parent went on with the connections that it had.
     assert_eq!(proxy.accepted(), opened);
-    assert!(child.wait(SOON).success());
+    assert!(child.wait().success());
     until("the parent's lock is free", || !exists(&server, "x"));
 }
 
@@ -49,7 +49,7 @@ fn fork_before_the_first_client_makes_its_own() {
     for _ in 0..2 {
         child.expect_line("kept", SOON);
     }
-    assert!(child.wait(SOON).success());
+    assert!(child.wait().success());
 }
 
 #[test]

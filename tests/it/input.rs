@@ -423,7 +423,7 @@ fn failed_thread_start_is_an_error_and_no_panic() {
         let name = "input::failed_thread_start_is_an_error_and_no_panic";
         let child = Child::role("threadless").test(name).env(STACK.0, STACK.1).start();
         let mut child = child.unwrap();
-        let status = child.wait(crate::common::SOON);
+        let status = child.wait();
         let output = child.output();
         assert!(status.success() && output.contains("1 passed"), "{output}");
         return;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::common::process::in_own_process;
 use crate::common::queue::{all_have_left, waiting};
 use crate::common::{
-    SLACK, SOON, ask, behind_proxy, exists, fixed, ms, open, pttl, renewed, server, until, warm,
-    within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, heavy, ms, open, pttl, renewed, server, until,
+    warm, within,
 };
 use leasehold::{Guard, LockClient, LockOptions, Wait};
 use leasehold_support::child::{hear, role, tell};
@@ -47,6 +47,7 @@ fn linger(server: &Server, lock: &leasehold::Mutex) -> u64 {
 
 #[test]
 fn relock_of_a_lingering_lease_sends_nothing() {
+    let _turn = heavy();
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -77,6 +78,7 @@ fn relock_of_a_lingering_lease_sends_nothing() {
 /// it nothing.
 #[test]
 fn relocks_in_a_tight_loop_send_next_to_nothing() {
+    let _turn = heavy();
     let server = server();
     warm(&server);
     let client = open(&server);
@@ -442,6 +444,7 @@ fn lingering_lease_is_released_on_request() {
 #[cfg(target_os = "linux")]
 #[test]
 fn locking_again_and_again_takes_no_memory() {
+    let _turn = heavy();
     in_own_process!();
     let server = server();
     let client = open(&server);
@@ -493,6 +496,7 @@ fn locking_again_while_redis_is_silent_takes_no_memory() {
 /// went round.
 #[test]
 fn leases_taken_while_the_worker_is_busy_are_renewed() {
+    let _turn = heavy();
     let (server, proxy) = behind_proxy();
     let client = LockClient::builder(proxy.url()).command_timeout(ms(20_000)).build().unwrap();
     let lock = client.mutex_with("x", lingering(LONG)).unwrap();
@@ -519,6 +523,7 @@ fn leases_taken_while_the_worker_is_busy_are_renewed() {
 #[cfg(target_os = "linux")]
 #[test]
 fn leases_that_end_before_their_time_take_no_memory() {
+    let _turn = heavy();
     in_own_process!();
     const AT_A_TIME: usize = 1_100;
     let server = server();

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{SOON, ask, behind_proxy, exists, ms, open, server, until, warm};
+use crate::common::{SOON, ask, behind_proxy, exists, heavy, ms, open, server, until, warm};
 use leasehold::{LockClient, MultiGuard, Part};
 use leasehold_support::child::{role, tell};
 use leasehold_support::fault::Operation;
@@ -184,6 +184,7 @@ fn dinner(server: &Server, rounds: u64, forks: usize, limit: Duration) {
 
 #[test]
 fn philosophers_of_three_processes_all_eat() {
+    let _turn = heavy();
     let server = server();
     warm(&server);
     dinner(&server, 40, 5, Duration::from_secs(120));
@@ -193,6 +194,7 @@ fn philosophers_of_three_processes_all_eat() {
 #[test]
 #[ignore = "takes minutes"]
 fn philosophers_dine_for_long() {
+    let _turn = heavy();
     let server = server();
     warm(&server);
     for forks in [5, 15] {
@@ -210,6 +212,7 @@ fn received(server: &Server) -> u64 {
 /// After a restart, or a `SCRIPT FLUSH`, no script is known.
 #[test]
 fn many_locks_bring_a_forgotten_script_along_once() {
+    let _turn = heavy();
     let server = server();
     let client = LockClient::builder(server.url()).announce(false).build().unwrap();
     let names = names(10_000);

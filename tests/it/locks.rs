@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::log::texts;
 use crate::common::queue::waiting;
-use crate::common::{SOON, ask, behind_proxy, ms, open, server, until, within};
+use crate::common::{SOON, ask, behind_proxy, heavy, ms, open, server, until, within};
 use leasehold::{Inspection, Lease, LockClient, LockOptions, Locks, OwnedLease};
 use leasehold_support::fault::Operation;
 use leasehold_support::fault::network::SILENCE;
@@ -54,6 +54,7 @@ fn processor(server: &Server) -> f64 {
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are there to be read")]
 fn thousand_locks_are_listed_in_two_round_trips() {
+    let _turn = heavy();
     let server = server();
     let fill = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, i) end";
     ask::<()>(&server, &["EVAL", fill, "0"]);
@@ -121,6 +122,7 @@ fn thousand_locks_are_listed_in_two_round_trips() {
 #[test]
 #[allow(clippy::print_stdout, reason = "the figures are there to be read")]
 fn index_alone_costs_few_commands_and_little_time() {
+    let _turn = heavy();
     let server = server();
     let client = open(&server);
     let _held = hold(&client, (0..1_000).map(|number| format!("lock:{number}")));
@@ -179,6 +181,7 @@ fn foreign_locks_are_found_by_a_scan_only() {
 /// Each step takes its time, so that the scan is not over within that of one command.
 #[test]
 fn scan_that_finds_nothing_returns_in_the_time_of_a_command() {
+    let _turn = heavy();
     let (server, proxy) = behind_proxy();
     let fill = "for i = 1, 60000 do redis.call('SET', 'other:' .. i, i) end";
     ask::<()>(&server, &["EVAL", fill, "0"]);

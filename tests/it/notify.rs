@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::wait_for;
 use crate::common::{
-    SLACK, SOON, ask, behind_proxy, exists, fixed, ms, no_key_is_immortal, open, renewed, server,
-    until, warm, within,
+    SLACK, SOON, ask, behind_proxy, exists, fixed, ms, no_key_is_immortal, open, open_at, renewed,
+    server, until, warm,
 };
-use leasehold::{LockClient, LockOptions, Wait};
+use leasehold::{LockOptions, Wait};
 use leasehold_support::fault::Operation;
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
@@ -30,6 +30,19 @@ fn listening(server: &Server, channel: &str) -> u64 {
     answer.1
 }
 
+/// How often somebody asked for a lock since the last reset.
+fn asked(server: &Server) -> u64 {
+    server.command_calls(&["eval", "evalsha"])
+}
+
+/// Waits until a waiter listens, and has asked once more since: only a message or its heartbeat makes it ask again. The
+/// server has counted from before its first request.
+#[track_caller]
+fn until_it_waits(server: &Server, channel: &str) {
+    until("it listens", || listening(server, channel) == 1);
+    until("it has asked once more", || asked(server) >= 2);
+}
+
 /// A lock that Redisson holds, somewhere.
 fn redisson_holds(server: &Server, name: &str, ttl: u64) {
     let owner = "d2b0c9b4-0000-4000-8000-000000000000:1";
@@ -41,6 +54,7 @@ fn redisson_holds(server: &Server, name: &str, ttl: u64) {
 #[test]
 fn a_release_by_redisson_wakes_our_waiter() {
     let server = server();
+    warm(&server);
     let client = open(&server);
     for name in ["x", "a b", "{tag}y"] {
         let channel = if name.contains('{') {
@@ -50,10 +64,10 @@ fn a_release_by_redisson_wakes_our_waiter() {
         };
         redisson_holds(&server, name, 60_000);
         let lock = client.reentrant(name).unwrap();
+        server.reset_stats();
         thread::scope(|scope| {
             let waiter = wait_for(scope, &lock);
-            until("it listens", || listening(&server, &channel) == 1);
-            thread::sleep(ms(100));
+            until_it_waits(&server, &channel);
             let begin = Instant::now();
             ask::<()>(&server, &["DEL", name]);
             let heard: u64 = ask(&server, &["PUBLISH", &channel, "0"]);
@@ -97,7 +111,9 @@ fn our_release_wakes_subscribers_of_redissons_channel() {
 fn our_reentrant_waiters_wake_each_other() {
     const PROCESSES: usize = 4;
     let server = server();
+    warm(&server);
     let guard = open(&server).reentrant("x").unwrap().lock().unwrap();
+    server.reset_stats();
     let served = Shared::new(vec![guard.fencing_token()]);
     let inside = AtomicU32::new(1);
     thread::scope(|scope| {
@@ -112,7 +128,7 @@ fn our_reentrant_waiters_wake_each_other() {
             });
         }
         until("all listen", || listening(&server, &channel("x")) == PROCESSES as u64);
-        thread::sleep(ms(50));
+        until("all have asked once more", || asked(&server) >= 2 * PROCESSES as u64);
         inside.fetch_sub(1, Ordering::SeqCst);
         let begin = Instant::now();
         guard.release().unwrap();
@@ -127,16 +143,17 @@ fn our_reentrant_waiters_wake_each_other() {
 #[test]
 fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.reentrant("x").unwrap();
     for how in ["dropped", "not sent", "expired"] {
         let fault = proxy.add(Fault::reply("message\r\n", Action::Drop).sticky());
-        redisson_holds(&server, "x", if how == "expired" { 1_500 } else { 10_000 });
+        redisson_holds(&server, "x", if how == "expired" { 1_500 } else { 60_000 });
+        server.reset_stats();
         thread::scope(|scope| {
             let waiter = wait_for(scope, &lock);
-            until("it listens", || listening(&server, &channel("x")) == 1);
-            // What it was told to do is done; from here on only the clock helps.
-            thread::sleep(ms(50));
+            // From then on only the clock helps. What ends by itself may have ended already.
+            let listens = || listening(&server, &channel("x")) == 1 && asked(&server) >= 2;
+            until("it waits", || listens() || (how == "expired" && waiter.is_finished()));
             let begin = Instant::now();
             let bound = match how {
                 "expired" => ms(1_500) + SLACK,
@@ -161,7 +178,7 @@ fn a_missed_message_costs_a_heartbeat_and_not_a_lease() {
 #[test]
 fn release_before_the_waiter_subscribes_is_not_missed() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.reentrant("x").unwrap();
     // The connection is there already: one that is new would make everybody ask again.
     redisson_holds(&server, "y", 60_000);
@@ -189,7 +206,7 @@ fn release_before_the_waiter_subscribes_is_not_missed() {
 #[test]
 fn listener_unaware_of_a_channel_ends_no_wait() {
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     for (name, action) in [("a", Action::Cut), ("b", Action::LoseReply)] {
         redisson_holds(&server, name, 60_000);
         let fault = proxy.add(Fault::request("PUBLISH", action).at(Operation::Other));
@@ -214,6 +231,7 @@ fn only_one_thread_of_a_process_contends() {
     let client = open(&server);
     let lock = client.reentrant("x").unwrap();
     redisson_holds(&server, "x", 60_000);
+    server.reset_stats();
     let served = AtomicU32::new(0);
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -223,18 +241,17 @@ fn only_one_thread_of_a_process_contends() {
                 guard.release().unwrap();
             });
         }
-        until("it listens", || listening(&server, &channel("x")) == 1);
-        thread::sleep(ms(100));
+        until_it_waits(&server, &channel("x"));
         server.reset_stats();
         let begin = Instant::now();
-        let attempts = || server.command_calls(&["eval", "evalsha"]);
         for _ in 0..5 {
-            let before = attempts();
+            let before = asked(&server);
             ask::<u64>(&server, &["PUBLISH", &channel("x"), "0"]);
-            until("somebody asks", || attempts() > before);
+            until("somebody asks", || asked(&server) > before);
+            // So long the others would have to ask too, if they did.
             thread::sleep(ms(50));
         }
-        let attempts = attempts();
+        let attempts = asked(&server);
         // One for each message, and the heartbeats.
         let most = 7 + begin.elapsed().as_secs();
         assert!(attempts <= most, "{attempts} attempts for 5 messages");
@@ -254,17 +271,16 @@ fn an_idle_waiter_asks_about_once_a_second() {
     let server = server();
     warm(&server);
     redisson_holds(&server, "x", 60_000);
+    server.reset_stats();
     let lock = open(&server).reentrant("x").unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.lock().map(drop));
-        until("it listens", || listening(&server, &channel("x")) == 1);
-        thread::sleep(ms(100));
+        until_it_waits(&server, &channel("x"));
         server.reset_stats();
         let begin = Instant::now();
-        thread::sleep(ms(2_500));
-        let asked = server.command_calls(&["eval", "evalsha"]);
-        let most = 2 + begin.elapsed().as_secs();
-        assert!((1..=most).contains(&asked), "{asked} times in {:?}", begin.elapsed());
+        until("it has asked three times", || asked(&server) >= 3);
+        let (asked, most) = (asked(&server), 2 + begin.elapsed().as_secs());
+        assert!(asked <= most, "{asked} times in {:?}", begin.elapsed());
         assert_eq!(lock.cancel_waits(), 1);
         assert!(waiter.join().unwrap().unwrap_err().is_cancelled());
     });
@@ -322,12 +338,12 @@ fn unneeded_channel_is_unsubscribed() {
         guard.release().unwrap();
         waiter.join().unwrap();
     });
-    within(ms(3_000), "it is left", || listening(&server, &channel("x")) == 0);
+    until("it is left", || listening(&server, &channel("x")) == 0);
     // Given up, and then released.
     let guard = other.reentrant("x").unwrap().lock().unwrap();
     assert!(!matches!(lock.try_lock_for(ms(200)), Ok(Some(_))));
     guard.release().unwrap();
-    within(ms(3_000), "it is left", || listening(&server, &channel("x")) == 0);
+    until("it is left", || listening(&server, &channel("x")) == 0);
     // It is listened to again when it is needed again.
     let guard = other.reentrant("x").unwrap().lock().unwrap();
     thread::scope(|scope| {
@@ -352,13 +368,14 @@ fn unneeded_channels_are_unsubscribed_without_a_message() {
         ask::<()>(&server, &["DEL", &name]);
     }
     let left = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "redisson*"]).len();
-    within(ms(3_000), "they are left", || left() == 0);
+    until("they are left", || left() == 0);
 }
 
 /// The subscriber's connection is cut while threads wait for several names.
 #[test]
 fn all_channels_are_subscribed_again_after_a_cut() {
     let server = server();
+    warm(&server);
     let client = open(&server);
     let names = ["x", "y", "z"];
     names.iter().for_each(|name| redisson_holds(&server, name, 60_000));
@@ -366,10 +383,11 @@ fn all_channels_are_subscribed_again_after_a_cut() {
         let waiters = names.map(|name| wait_for(scope, &client.reentrant(name).unwrap()));
         let all = || names.iter().all(|name| listening(&server, &channel(name)) == 1);
         until("all listen", all);
+        until("all have asked once more", || asked(&server) >= 6);
+        server.reset_stats();
         let killed: u64 = ask(&server, &["CLIENT", "KILL", "TYPE", "pubsub"]);
         assert_eq!(killed, 1);
-        until("all listen again", all);
-        thread::sleep(ms(50));
+        until("all listen again, and have asked", || all() && asked(&server) >= 3);
         let begin = Instant::now();
         for name in names {
             ask::<()>(&server, &["DEL", name]);
@@ -389,9 +407,10 @@ fn spinning_wait_subscribes_to_nothing() {
     let client = open(&server);
     let spin = client.reentrant_with("x", LockOptions::new().wait(Wait::spin())).unwrap();
     redisson_holds(&server, "x", 60_000);
+    server.reset_stats();
     thread::scope(|scope| {
         let waiter = wait_for(scope, &spin);
-        thread::sleep(ms(200));
+        until("it asks again and again", || asked(&server) > 3);
         let all: Vec<String> = ask(&server, &["PUBSUB", "CHANNELS"]);
         assert!(all.is_empty(), "{all:?}");
         let begin = Instant::now();
@@ -419,19 +438,21 @@ fn release_before_a_resubscription_is_not_missed() {
     let server = server();
     warm(&server);
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.reentrant("x").unwrap();
     redisson_holds(&server, "x", 60_000);
+    server.reset_stats();
     thread::scope(|scope| {
         let waiter = wait_for(scope, &lock);
-        until("it listens", || listening(&server, &channel("x")) == 1);
-        thread::sleep(ms(50));
+        until_it_waits(&server, &channel("x"));
+        server.reset_stats();
         let again = Fault::request("redisson_lock__channel:{x}", Action::Hold);
         let again = proxy.add(again.at(Operation::Subscribe));
         proxy.cut();
         assert!(again.wait_fired(SOON));
-        // Who was woken by the client's channel has asked, in vain.
-        thread::sleep(ms(100));
+        until("the waiter that the client's channel woke has asked in vain", || {
+            asked(&server) >= 1
+        });
         ask::<()>(&server, &["DEL", "x"]);
         let heard: u64 = ask(&server, &["PUBLISH", &channel("x"), "0"]);
         assert_eq!(heard, 0, "it was to come too late");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::until;
+use crate::common::{PATIENCE, patient, until};
 use leasehold::observe::{Acquired, Exchange, How, Reconnected, Released, Waiting};
 use leasehold::{LockClient, Observer, QuorumClient};
 use leasehold_support::Server;
@@ -56,7 +56,7 @@ impl Observer for Counts {
 fn connection_after_a_restart_is_told_once() {
     let server = Server::builder().tcp().start().unwrap();
     let counts = Arc::new(Counts::default());
-    let builder = LockClient::builder(server.tcp_url()).observer(Arc::clone(&counts));
+    let builder = patient(LockClient::builder(server.tcp_url())).observer(Arc::clone(&counts));
     let client = builder.build().unwrap();
     let lock = client.mutex("a").unwrap();
     lock.lock().unwrap().release().unwrap();
@@ -72,7 +72,9 @@ fn connection_after_a_restart_is_told_once() {
 fn round_of_a_quorum_is_one_exchange() {
     let servers = [(); 3].map(|()| Server::start().unwrap());
     let counts = Arc::new(Counts::default());
-    let builder = QuorumClient::builder(servers.iter().map(Server::url)).keeps_data(true);
+    let builder = QuorumClient::builder(servers.iter().map(Server::url))
+        .keeps_data(true)
+        .node_timeout(PATIENCE);
     let client = builder.observer(Arc::clone(&counts)).build().unwrap();
     client.mutex("a").unwrap().lock().unwrap().release().unwrap();
     assert_eq!(counts.events(), [1, 1, 1, 2]);

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{SOON, ask, ms, no_key_is_immortal, open, renewed, server, until};
+use crate::common::{SOON, ask, ms, no_key_is_immortal, open, open_at, renewed, server, until};
 use leasehold::{Begun, LockClient, Once, Period, Run, RunEnd, RunOutcome};
-use leasehold_support::child::{role, tell};
+use leasehold_support::child::{hear, role, tell};
 use leasehold_support::{Child, Server, WallClock};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -75,10 +75,10 @@ fn commands_of_a_run_and_of_a_skipped_call_are_counted() {
 #[test]
 fn run_of_a_killed_process_is_tried_again() {
     if role().is_some() {
-        let client = LockClient::open(std::env::var("LEASEHOLD_URL").unwrap()).unwrap();
+        let client = open_at(std::env::var("LEASEHOLD_URL").unwrap());
         let _run = begun(&client.once_with("job", LONG, renewed(2_000)).unwrap());
         tell("runs");
-        thread::sleep(SOON * 6);
+        hear();
         return;
     }
     let server = server();

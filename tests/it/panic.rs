@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::common::process::in_own_process;
 use crate::common::{
-    SLACK, SOON, ask, behind_proxy, exists, hasty, ms, open, renewed, server, until,
+    SLACK, SOON, ask, behind_proxy, ms, open, open_at, patient, renewed, server, until,
 };
 use leasehold::{Guard, LockClient, LossCause};
 use leasehold_support::lag::Spent as _;
@@ -69,30 +69,30 @@ const USER: &str = "user";
 const LOG: &str = "lease-log";
 
 /// Each failed renewal is a panic, until Redis is there again.
+#[cfg(feature = "testing")]
 #[test]
 fn worker_goes_on_after_a_panic() {
     in_own_process!();
     let _armed = Armed::new(LOG, "");
-    let (server, proxy) = behind_proxy();
-    let client = hasty(&proxy.url());
+    let server = leasehold::testing::Server::standing_still();
+    // What lists the locks in use is not among the keys.
+    let client = server.connect(LockClient::builder("redis://memory").announce(false)).unwrap();
     let kept: Vec<Guard> = (0..20)
         .map(|number| client.mutex_with(format!("kept{number}"), renewed(6_000)).unwrap())
         .map(|lock| lock.lock().unwrap())
         .collect();
     let dropped = client.mutex_with("dropped", renewed(20_000)).unwrap().lock().unwrap();
-    proxy.refuse();
-    proxy.cut();
+    let is_there = || server.keys().contains(&b"dropped".to_vec());
+    server.link(&client).cut();
     drop(dropped);
-    assert!(exists(&server, "dropped"));
+    // All renewals are due and fail, and are tried again.
+    server.advance(ms(4_000));
+    assert!(is_there());
     until("it has panicked again and again", || fired() >= 3);
-    proxy.heal();
-    until("the release is finished", || !exists(&server, "dropped"));
-    let begin = Instant::now();
-    while begin.elapsed() < ms(8_000) {
-        let lost = kept.iter().find_map(Guard::loss);
-        assert_eq!(lost, None, "after {:?} and {} panics", begin.elapsed(), fired());
-        thread::sleep(ms(20));
-    }
+    server.link(&client).restore();
+    server.run_until(|| !is_there());
+    server.advance(ms(60_000));
+    assert_eq!(kept.iter().find_map(Guard::loss), None, "after {} panics", fired());
     // Nothing was counted twice or forgotten.
     client.shutdown(SOON).unwrap();
     assert!(server.keys().iter().all(|key| key.ends_with(b"fence")));
@@ -106,10 +106,10 @@ fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
     let server = server();
     let client = open(&server);
     let kept: Vec<Guard> = (0..50)
-        .map(|number| client.mutex_with(format!("good{number}"), renewed(3_000)).unwrap())
+        .map(|number| client.mutex_with(format!("good{number}"), renewed(9_000)).unwrap())
         .map(|lock| lock.lock().unwrap())
         .collect();
-    let bad = client.mutex_with("bad", renewed(3_000)).unwrap().lock().unwrap();
+    let bad = client.mutex_with("bad", renewed(9_000)).unwrap().lock().unwrap();
     let (sender, receiver) = mpsc::channel();
     bad.on_loss(move |loss| sender.send(loss.cause()).unwrap());
     // Its renewals are denied from now on, and a warning is logged of each.
@@ -120,11 +120,13 @@ fn panicking_renewal_is_a_loss_of_its_own_lease_only() {
     assert!(!bad.is_valid() && took < left + SLACK * 2, "{took:?} of {left:?}");
     assert_eq!(cause, LossCause::Refused);
     assert!(fired() >= 2, "{}", fired());
-    let begin = Instant::now();
-    while begin.elapsed() < ms(6_000) {
-        assert_eq!(kept.iter().find_map(Guard::loss), None, "after {:?}", begin.elapsed());
-        thread::sleep(ms(20));
-    }
+    // Theirs go on.
+    let mut last = kept[0].remaining();
+    until("they are renewed again", || {
+        assert_eq!(kept.iter().find_map(Guard::loss), None);
+        let before = std::mem::replace(&mut last, kept[0].remaining());
+        last > before
+    });
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn listener_subscribes_again_after_a_panic() {
     in_own_process!();
     let _armed = Armed::new(LOG, "");
     let (server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let listens = || ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).len() == 1;
     let lock = client.mutex("x").unwrap();
     let holder = open(&server).mutex("x").unwrap().lock().unwrap();
@@ -184,9 +186,9 @@ fn panicking_callback_and_logger_do_not_stop_others() {
     let _armed = Armed::new("lease-call-", "");
     let server = server();
     let (sender, receiver) = mpsc::channel();
-    let builder = LockClient::builder(server.url());
+    let builder = patient(LockClient::builder(server.url()));
     let client = builder.on_loss(move |loss| sender.send(loss.cause()).unwrap()).build().unwrap();
-    let guard = client.mutex_with("x", renewed(900)).unwrap().lock().unwrap();
+    let guard = client.mutex_with("x", renewed(6_000)).unwrap().lock().unwrap();
     guard.on_loss(|_| panic!("on purpose"));
     ask::<()>(&server, &["DEL", "x"]);
     assert_eq!(receiver.recv_timeout(SOON), Ok(LossCause::Deleted));

@@ -1,6 +1,6 @@
 //! Commands of the user's own, and locks of a name whatever their kind.
 
-use crate::common::{ask, open, server};
+use crate::common::{ask, open, open_at, patient, server};
 use leasehold::redis::{self, FromRedisValue as _};
 use leasehold::{Inspection, LockClient};
 use leasehold_support::{Action, Cluster, Fault, Proxy};
@@ -46,7 +46,7 @@ fn user_of_one_kind_finds_its_locks_by_their_names() {
     let words: Vec<&str> =
         ["ACL", "SETUSER", "mutexes"].into_iter().chain(rule.split(' ')).collect();
     ask::<()>(&server, &words);
-    let user = LockClient::open(format!("{}?user=mutexes&pass=x", server.unix_url())).unwrap();
+    let user = open_at(format!("{}?user=mutexes&pass=x", server.unix_url()));
     assert_eq!(kinds(&user, "a"), []);
     let _mutex = client.mutex("a").unwrap().lock().unwrap();
     assert_eq!(kinds(&user, "a"), [("mutex", 1)]);
@@ -58,7 +58,7 @@ fn user_of_one_kind_finds_its_locks_by_their_names() {
 #[test]
 fn lock_with_a_prefix_is_found_by_its_short_name() {
     let server = server();
-    let client = LockClient::builder(server.url()).name_prefix("shop:").build().unwrap();
+    let client = patient(LockClient::builder(server.url())).name_prefix("shop:").build().unwrap();
     let _guard = client.mutex("a").unwrap().lock().unwrap();
     assert_eq!(client.locks_named("a").unwrap()[0].name(), b"a");
     let key = client.query("a", redis::cmd("EXISTS").arg("shop:a")).unwrap();
@@ -95,7 +95,7 @@ fn query_refuses_commands_that_change_the_connection() {
 fn query_without_a_reply_is_not_sent_again() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::builder(proxy.url()).build().unwrap();
+    let client = open_at(proxy.url());
     let append = || client.query("a", redis::cmd("APPEND").arg("log").arg("x"));
     append().unwrap();
     let lost = proxy.add(Fault::request("APPEND", Action::LoseReply));
@@ -107,8 +107,9 @@ fn query_without_a_reply_is_not_sent_again() {
 #[test]
 fn query_goes_to_the_node_of_the_name() {
     let cluster = Cluster::start(3, 0).expect("a cluster");
-    let client =
-        LockClient::builder(&cluster.urls()[0]).cluster(&cluster.urls()[1..]).build().unwrap();
+    let client = patient(LockClient::builder(&cluster.urls()[0]).cluster(&cluster.urls()[1..]))
+        .build()
+        .unwrap();
     for home in 0..3 {
         let name = cluster.name_at(home, "n");
         let reply = client.query(&name, redis::cmd("CLUSTER").arg("MYID")).unwrap();

@@ -2,18 +2,21 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::log::warnings;
 use crate::common::process::in_own_process;
 use crate::common::several::{TIMEOUT, direct, open, proxies, servers, through};
-use crate::common::{SLACK, ask, exists, fixed, ms, names, pttl, renewed, until, within};
-use leasehold::{
-    DistributedLock, Lease, LockClient, LockOptions, LossCause, QuorumClient, QuorumClientBuilder,
-    Release, Wait,
+use crate::common::{
+    PATIENCE, SLACK, ask, exists, fixed, ms, names, open_at, pttl, renewed, until, within,
 };
-use leasehold_support::fault::Operation;
+use leasehold::{
+    DistributedLock, Lease, LockOptions, LossCause, QuorumClient, QuorumClientBuilder, Release,
+    Wait,
+};
+use leasehold_support::fault::{Direction, Operation};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server, WallClock};
 
@@ -76,7 +79,7 @@ fn each_server_is_asked_once_to_lock_and_once_to_unlock() {
 fn grant_slower_than_its_lease_is_refused_and_released() {
     let servers = servers(3);
     let proxies = proxies(&servers);
-    let client = open(through(&proxies));
+    let client = open(through(&proxies).node_timeout(PATIENCE));
     client.mutex("x").unwrap().lock().unwrap().release().unwrap();
     proxies.iter().for_each(|proxy| proxy.delay(ms(40)));
     let error = client.mutex_with("x", fixed(60)).unwrap().try_lock().unwrap_err();
@@ -124,7 +127,7 @@ fn five_by_one() -> f64 {
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
-    let single = LockClient::open(proxies[0].url()).unwrap();
+    let single = open_at(proxies[0].url());
     let (many, one) = (client.mutex("many").unwrap(), single.mutex("one").unwrap());
     let pair = |lock: &leasehold::Mutex| {
         let begin = Instant::now();
@@ -157,8 +160,7 @@ fn five_by_one() -> f64 {
 
 #[test]
 fn two_dead_or_silent_of_five_cost_one_timeout_at_most() {
-    // Two of them are more than one and the slack.
-    const TIMEOUT: Duration = ms(700);
+    const TIMEOUT: Duration = ms(1_500);
     for dead in [true, false] {
         let servers = servers(5);
         let proxies = proxies(&servers);
@@ -178,15 +180,15 @@ fn two_dead_or_silent_of_five_cost_one_timeout_at_most() {
         guard.release().unwrap();
         let first = begin.spent();
         writeln!(std::io::stderr(), "two of five gone, dead: {dead}: {first:?}").unwrap();
-        // A bare round takes far less than the slack.
-        assert!(first < TIMEOUT + SLACK, "dead: {dead}: {first:?}");
+        // One after the other, or in both calls, they would cost two.
+        assert!(first < TIMEOUT * 3 / 2, "dead: {dead}: {first:?}");
         // A server that was silent is not waited for again.
         let begin = Instant::now();
         for _ in 0..10 {
             lock.try_lock().unwrap().expect("three of five").release().unwrap();
         }
         let ten = begin.spent();
-        assert!(ten < TIMEOUT + SLACK, "dead: {dead}: {ten:?}");
+        assert!(ten < TIMEOUT * 3 / 2, "dead: {dead}: {ten:?}");
         assert_eq!([1, 2, 4].map(|number| exists(&servers[number], "x")), [false; 3]);
         // When they are back they are asked again.
         proxies.iter().for_each(Proxy::heal);
@@ -202,10 +204,11 @@ fn two_dead_or_silent_of_five_cost_one_timeout_at_most() {
 
 #[test]
 fn redlock_py_6_no_majority_is_an_error_and_leaves_nothing() {
+    const TIMEOUT: Duration = ms(1_500);
     for dead in [true, false] {
         let servers = servers(5);
         let proxies = proxies(&servers);
-        let client = open(through(&proxies).give_up_after(ms(500)));
+        let client = open(through(&proxies).node_timeout(TIMEOUT).give_up_after(ms(500)));
         let lock = client.mutex("x").unwrap();
         lock.lock().unwrap().release().unwrap();
         for number in [0, 2, 4] {
@@ -301,7 +304,7 @@ fn dropped_lost_hold_leaves_no_vote() {
 fn a_connection_that_died_unnoticed_is_replaced_at_once() {
     let servers = servers(5);
     let proxies = proxies(&servers);
-    let client = open(through(&proxies));
+    let client = open(through(&proxies).node_timeout(PATIENCE));
     let lock = client.mutex("x").unwrap();
     for _ in 0..3 {
         let guard = lock.try_lock().unwrap().expect("free");
@@ -343,7 +346,7 @@ fn two_contending_clients_exclude_and_both_progress() {
 fn tokens_grow_with_another_minority_down_each_time() {
     let servers = servers(5);
     let proxies = proxies(&servers);
-    let clients: Vec<_> = (0..3).map(|_| open(through(&proxies))).collect();
+    let clients: Vec<_> = (0..3).map(|_| open(through(&proxies).node_timeout(PATIENCE))).collect();
     let mut last = 0;
     for (round, (first, second)) in
         [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2), (1, 3), (2, 4)].into_iter().enumerate()
@@ -449,39 +452,42 @@ fn token_exceeds_the_last_one_of_each_server_in_its_majority() {
     guard.release().unwrap();
 }
 
-/// As a client far away beside one that is near and locks again and again.
+/// As a client far away beside one that is near and locks again and again: each request finds that the near one has just
+/// had a higher token.
 #[test]
 fn client_outrun_each_time_reports_contention_not_an_outage() {
     let servers = servers(3);
     let proxies = proxies(&servers);
-    let lock = open(through(&proxies)).mutex("x").unwrap();
+    let lock = open(through(&proxies).node_timeout(PATIENCE)).mutex("x").unwrap();
     let guard = lock.lock().unwrap();
-    let mut token = guard.fencing_token().get() + 60_000_000;
+    let token = Arc::new(AtomicU64::new(guard.fencing_token().get() + 60_000_000));
     guard.release().unwrap();
-    proxies.iter().for_each(|proxy| proxy.delay(ms(20)));
-    let over = AtomicBool::new(false);
-    let outcomes = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut connections: Vec<_> = servers.iter().map(Server::connection).collect();
-            while !over.load(Ordering::SeqCst) {
-                token += 1_000;
-                for connection in &mut connections {
-                    let mut accept = redis::cmd("SET");
-                    accept.arg("{x}:fence").arg(token).arg("PX").arg(60_000);
-                    accept.exec(connection).unwrap();
-                }
-                thread::sleep(ms(1));
+    let over = Arc::new(AtomicBool::new(false));
+    for (proxy, server) in proxies.iter().zip(&servers) {
+        let (token, over) = (Arc::clone(&token), Arc::clone(&over));
+        let connection = Mutex::new(server.connection());
+        proxy.watch(move |seen| {
+            if seen.operation != Operation::Acquire
+                || seen.direction != Direction::Request
+                || over.load(Ordering::SeqCst)
+            {
+                return;
             }
+            let token = token.fetch_add(1_000, Ordering::SeqCst);
+            let mut accept = redis::cmd("SET");
+            accept.arg("{x}:fence").arg(token).arg("PX").arg(60_000);
+            accept.exec(&mut *connection.lock().unwrap()).unwrap();
         });
-        thread::sleep(ms(50));
-        let outcomes = [lock.try_lock(), lock.try_lock(), lock.try_lock_for(ms(400))];
-        over.store(true, Ordering::SeqCst);
-        outcomes
-    });
-    for outcome in outcomes {
-        assert!(outcome.unwrap().is_none());
     }
-    proxies.iter().for_each(Proxy::heal);
+    for _ in 0..2 {
+        assert!(lock.try_lock().unwrap().is_none());
+    }
+    match lock.try_lock_for(ms(400)) {
+        Ok(had) => assert!(had.is_none()),
+        // So short a wait may end on a machine that stood still before a request was answered, which it says.
+        Err(error) => assert!(error.is_transient(), "{error:?}"),
+    }
+    over.store(true, Ordering::SeqCst);
     lock.try_lock_for(crate::common::SOON).unwrap().expect("free").release().unwrap();
 }
 
@@ -564,20 +570,22 @@ fn a_lease_is_renewed_by_a_majority_and_lost_without_one() {
     let servers = servers(5);
     let proxies = proxies(&servers);
     let client = open(through(&proxies));
-    let lock = client.mutex_with("x", renewed(4_000)).unwrap();
+    let lock = client.mutex_with("x", renewed(9_000)).unwrap();
     let guard = lock.lock().unwrap();
     for number in [0, 3] {
         proxies[number].black_hole();
     }
-    let begin = Instant::now();
-    while begin.elapsed() < ms(7_000) {
+    let (mut last, mut renewals) = (guard.remaining(), 0);
+    until("it is renewed by three", || {
         assert!(guard.is_valid(), "{:?}", guard.loss());
-        thread::sleep(ms(5));
-    }
+        let before = std::mem::replace(&mut last, guard.remaining());
+        renewals += u32::from(last > before);
+        renewals == 2
+    });
     guard.check().unwrap();
     proxies[1].black_hole();
     let took = within(crate::common::SOON, "it is lost", || !guard.is_valid());
-    assert!(took <= ms(4_000) + SLACK, "{took:?}");
+    assert!(took <= ms(9_000) + SLACK, "{took:?}");
     assert_eq!(guard.loss().unwrap().cause(), LossCause::Unreachable);
 }
 
@@ -714,7 +722,7 @@ fn release_on_a_minority_is_an_unknown_outcome() {
     let servers = servers(3);
     for (number, gone) in [(0, false), (1, true), (2, false), (3, true)] {
         let proxies = proxies(&servers);
-        let client = open(through(&proxies));
+        let client = open(through(&proxies).node_timeout(PATIENCE));
         let lock = client.mutex_with("x", fixed(30_000)).unwrap();
         until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
         let guard = lock.lock().unwrap();
@@ -817,7 +825,8 @@ fn two_addresses_of_one_server_are_refused_or_one_vote() {
     let error = builder.connect_now(true).build().unwrap_err();
     names(&error, ["urls", "127.0.0.1", "are one server"]);
     // Where nobody looked it has one vote all the same: of these, two servers and not three.
-    let client = QuorumClient::builder(&urls).keeps_data(true).build().unwrap();
+    let client =
+        QuorumClient::builder(&urls).keeps_data(true).node_timeout(PATIENCE).build().unwrap();
     let guard = client.mutex_with("y", renewed(2_400)).unwrap().lock().unwrap();
     servers[0].kill();
     let error = client.mutex("x").unwrap().try_lock().unwrap_err();

@@ -96,7 +96,8 @@ fn dead_or_silent_server_does_not_stop_messages() {
     let proxies = proxies(&servers);
     let clients = [open(through(&proxies)), open(through(&proxies))];
     let [from, to] = [&clients[0], &clients[1]].map(|client| wait_by(client, Wait::notify()));
-    hand_over(&from, &to, || thread::sleep(ms(50)));
+    let listened = || servers.iter().filter(|server| listeners(server, "x") >= 1).count();
+    hand_over(&from, &to, || until("a majority is listened to", || listened() >= 3));
     for (dead, silent) in [(0, 1), (3, 4), (2, 0)] {
         proxies[dead].refuse();
         proxies[dead].cut();
@@ -162,16 +163,19 @@ fn many_ended_waits_unsubscribe_and_listening_goes_on() {
     for (server, name) in
         servers.iter().flat_map(|server| names.iter().map(move |name| (server, name)))
     {
-        ask::<()>(server, &["SET", name, "1-:other", "PX", "60000"]);
+        ask::<()>(server, &["SET", name, "1-:other", "PX", "600000"]);
     }
-    let end = Instant::now() + ms(4_000);
+    let options = LockOptions::new().wait(Wait::notify());
+    let locks: Vec<Mutex> =
+        names.iter().map(|name| client.mutex_with(name, options).unwrap()).collect();
     let before = thread::scope(|scope| {
-        for name in &names {
-            let lock = client.mutex_with(name, LockOptions::new().wait(Wait::notify())).unwrap();
-            scope.spawn(move || _ = lock.try_lock_until(end));
+        for lock in &locks {
+            scope.spawn(move || _ = lock.try_lock_for(SOON * 10));
         }
         until("all are listened to", || servers.iter().all(|server| heard(server) == NAMES));
-        ears()
+        let before = ears();
+        assert_eq!(locks.iter().map(Mutex::cancel_waits).sum::<usize>(), NAMES);
+        before
     });
     until("none is", || servers.iter().all(|server| heard(server) == 0));
     thread::sleep(ms(500));

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
 
 use crate::common::{
-    SOON, ask, behind_proxy, exists, fixed, ms, names, open, pttl, renewed, server, until,
+    SOON, ask, behind_proxy, exists, fixed, ms, names, open, open_at, pttl, renewed, server, until,
 };
-use leasehold::{LockClient, LockOptions, Release};
+use leasehold::{LockOptions, Release};
 use leasehold_support::fault::Operation;
-use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Server};
 
 /// Redisson's own script for `tryLock`.
@@ -75,18 +73,17 @@ fn redis_shows_the_hold_count_and_reentry_does_not_wait() {
     assert_eq!(lock.hold_count(), 0);
 }
 
-/// While Redis is silent, reentry is as quick as ever.
+/// While Redis is silent, reentry goes on.
 #[test]
 fn reentry_needs_no_server() {
     let server = server();
     let lock = open(&server).reentrant("x").unwrap();
     let outer = lock.lock().unwrap();
     server.pause();
-    let begin = std::time::Instant::now();
+    // A request would have no answer, and end in an error.
     for _ in 0..1_000 {
         drop(lock.lock().unwrap());
     }
-    assert!(begin.spent() < ms(900), "{:?}", begin.spent());
     server.resume();
     outer.release().unwrap();
 }
@@ -203,7 +200,8 @@ fn waiter_gets_the_lock_after_redisson_releases() {
     assert_eq!(redisson_lock(&server, "x"), None);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| lock.try_lock_for(SOON).unwrap().is_some());
-        thread::sleep(ms(150));
+        let listening = ["PUBSUB", "NUMSUB", "redisson_lock__channel:{x}"];
+        until("it listens", || ask::<(String, u64)>(&server, &listening).1 == 1);
         assert!(!waiter.is_finished());
         let mut pipe = redis::pipe();
         pipe.atomic().cmd("DEL").arg("x").ignore();
@@ -227,7 +225,7 @@ fn forced_release_takes_the_lock_from_redisson() {
 #[test]
 fn a_repeated_request_counts_once() {
     let (server, proxy) = behind_proxy();
-    let lock = LockClient::open(proxy.url()).unwrap().reentrant("again").unwrap();
+    let lock = open_at(proxy.url()).reentrant("again").unwrap();
     let fault = proxy.add(Fault::request("again", Action::LoseReply).at(Operation::Acquire));
     let guard = lock.lock().unwrap();
     assert_eq!(fault.fired(), 1);
@@ -259,14 +257,16 @@ fn mutex_and_reentrant_lock_on_one_key_are_an_error() {
 #[test]
 fn renewal_keeps_the_hold_count() {
     let server = server();
-    let lock = open(&server).reentrant_with("x", renewed(2_000)).unwrap();
+    let lock = open(&server).reentrant_with("x", renewed(6_000)).unwrap();
     let outer = lock.lock().unwrap();
     let _inner = lock.lock().unwrap();
-    let begin = std::time::Instant::now();
-    while begin.elapsed() < Duration::from_millis(4_500) {
+    let (mut last, mut renewals) = (outer.remaining(), 0);
+    until("it is renewed for longer than its lease", || {
         assert!(exists(&server, "x") && outer.is_valid());
-        thread::sleep(ms(50));
-    }
+        let before = std::mem::replace(&mut last, outer.remaining());
+        renewals += u32::from(last > before);
+        renewals == 3
+    });
     assert_eq!(entry(&server, "x").1, "2");
 }
 
@@ -296,8 +296,8 @@ fn the_next_thread_of_the_process_shows_its_own_count() {
                 send.send(()).unwrap();
                 let _ = ended.recv();
             });
-            // Long enough to be shown, and short enough to be passed on.
-            thread::sleep(ms(28));
+            // On a slow machine that takes too long for the lease to be passed on.
+            until("two are shown", || entry(&server, "x").1 == "2");
             let before = entry(&server, "x");
             drop(inner);
             drop(outer);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Access, Lease, LockOptions, OwnedLease, RwLock, UpgradableReadGuard, WriteGuard};
 
-use crate::common::{SLACK, open, server, until, warm};
+use crate::common::{SLACK, SOON, open, open_at, patient, server, until, warm, within};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Child, Line, Monitor, Server};
 
@@ -89,9 +89,7 @@ fn readers_of_a_writers_process_wait_behind_it() {
     assert!(lock.try_read().unwrap().is_none());
     let late = lock.clone();
     let reads = taken(move || late.read().unwrap(), "read", &sender);
-    while first.waiters() == 0 {
-        thread::yield_now();
-    }
+    until("it waits", || first.waiters() > 0);
     first.release().unwrap();
     assert_eq!([order.recv().unwrap(), order.recv().unwrap()], ["write", "read"]);
     writes.join().unwrap();
@@ -306,9 +304,17 @@ fn upgrade_whose_time_is_over_lets_readers_in_again() {
     let (here, there) =
         (open(&server).rw_lock(NAME).unwrap(), open(&server).rw_lock(NAME).unwrap());
     let reader = there.read().unwrap();
-    let guard = here.upgradable_read().unwrap();
-    let guard = UpgradableReadGuard::try_upgrade_for(guard, SECOND / 10).unwrap().unwrap_err();
-    assert!(open(&server).rw_lock(NAME).unwrap().try_read().unwrap().is_some());
+    let guard = loop {
+        let guard = here.upgradable_read().unwrap();
+        match UpgradableReadGuard::try_upgrade_for(guard, SECOND / 10) {
+            Ok(upgraded) => break upgraded.unwrap_err(),
+            // So short a wait may end on a machine that stood still before a request was answered, which it says.
+            Err(error) => assert!(error.is_transient(), "{error:?}"),
+        }
+    };
+    // Where the machine stood still at its end, the worker takes it out of the line. By itself it leaves after six seconds.
+    let other = open(&server).rw_lock(NAME).unwrap();
+    within(SECOND * 3, "readers are let in", || other.try_read().unwrap().is_some());
     assert!(here.last_blocker().is_some());
     reader.release().unwrap();
     let guard = UpgradableReadGuard::try_upgrade_for(guard, Duration::ZERO).unwrap().unwrap();
@@ -368,7 +374,9 @@ fn reader(lock: &RwLock) -> OwnedLease {
 #[test]
 fn reads_beside_another_of_the_process_cost_no_command() {
     let server = Server::start().unwrap();
-    let lock = open(&server).rw_lock(NAME).unwrap();
+    // To announce the lock takes a command.
+    let client = patient(leasehold::LockClient::builder(server.url())).announce(false);
+    let lock = client.build().unwrap().rw_lock(NAME).unwrap();
     let first = reader(&lock);
     // The first that joins may make the client listen, and each asks once a second.
     reader(&lock).release().unwrap();
@@ -377,8 +385,8 @@ fn reads_beside_another_of_the_process_cost_no_command() {
     for _ in 0..1_000 {
         reader(&lock).release().unwrap();
     }
-    let asked = begin.elapsed().as_secs() + 1;
-    assert!(server.command_calls(&["evalsha"]) <= asked, "one renewal a second at most");
+    let asked = server.command_calls(&["evalsha"]);
+    assert!(asked <= begin.elapsed().as_secs() + 1, "{asked}, and one renewal a second at most");
     first.release().unwrap();
 }
 
@@ -426,7 +434,7 @@ fn writer_is_not_starved_by_readers_of_another_process() {
         }
         wait_until_held(&here);
         for _ in 0..5 {
-            let guard = there.try_write_for(5 * SECOND).unwrap();
+            let guard = there.try_write_for(SOON).unwrap();
             stop.fetch_or(guard.is_none(), Ordering::Relaxed);
             drop(guard.expect("a writer gets its turn"));
         }
@@ -444,10 +452,10 @@ fn writer_gets_in_after_a_killed_reader() {
     const TTL: Duration = Duration::from_secs(3);
     const URL: &str = "LEASEHOLD_TEST_URL";
     if leasehold_support::child::role().as_deref() == Some(ROLE) {
-        let client = leasehold::LockClient::open(std::env::var(URL).unwrap()).unwrap();
+        let client = open_at(std::env::var(URL).unwrap());
         let options = LockOptions::new().lease(Lease::renewed(TTL));
         let _guard = client.rw_lock_with(NAME, options).unwrap().read().unwrap();
-        thread::sleep(60 * SECOND);
+        leasehold_support::child::hear();
         return;
     }
     let server = server();

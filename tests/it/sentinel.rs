@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{SOON, ask, exists, ms, names, until, within};
+use crate::common::{PATIENCE, SOON, ask, exists, ms, names, patient, until, within};
 use leasehold::{LockClient, LockClientBuilder};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Group, Proxy, Server};
@@ -126,9 +126,11 @@ fn chosen_replica_is_used_once_its_role_is_master() {
     let url = proxy.url().replace("redis://", "redis://locks:secret@");
     let build = || LockClient::builder("redis://mymaster").sentinels([&url]);
     let hasty = build().give_up_after(ms(300)).build().unwrap().mutex("x").unwrap();
-    let error = hasty.try_lock().unwrap_err();
-    assert!(error.is_unreachable() && error.to_string().contains("down"), "{error:?}");
-    assert!(says.iter().all(|says| says.fired() > 0));
+    until("it has asked for both, and says that the master is down", || {
+        let error = hasty.try_lock().unwrap_err();
+        assert!(error.is_unreachable(), "{error:?}");
+        error.to_string().contains("down") && says.iter().all(|says| says.fired() > 0)
+    });
     assert!(!exists(old, "x") && !exists(new, "x"));
     ask::<()>(new, &["REPLICAOF", "NO", "ONE"]);
     // Who may not ask for it waits until the sentinels tell.
@@ -198,7 +200,7 @@ fn fail_over_counted_early_is_believed_at_its_end() {
     before.remove();
     assert!(after.wait_fired(SOON));
     ask::<()>(new, &["CLIENT", "KILL", "TYPE", "normal"]);
-    within(ms(3_000), "it is found again", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
+    until("it is found again", || lock.try_lock().is_ok_and(|guard| guard.is_some()));
 }
 
 /// A host that lost its power refuses nothing: a client that asks there waits for as long as it has time.
@@ -209,8 +211,8 @@ fn silent_sentinel_is_not_waited_for_again() {
     proxy.black_hole();
     let others = topology.sentinels[1..].iter().map(Server::tcp_url);
     let urls: Vec<String> = std::iter::once(proxy.url()).chain(others).collect();
-    let client = LockClient::builder("redis://mymaster").sentinels(urls).build().unwrap();
-    let lock = client.mutex("x").unwrap();
+    let builder = patient(LockClient::builder("redis://mymaster").sentinels(urls));
+    let lock = builder.build().unwrap().mutex("x").unwrap();
     lock.lock().unwrap().release().unwrap();
     let asked = proxy.accepted();
     assert!(asked > 0);
@@ -224,7 +226,7 @@ fn silent_sentinel_is_not_waited_for_again() {
         }
         let begin = Instant::now();
         lock.lock().unwrap().release().unwrap();
-        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+        assert!(begin.spent() < PATIENCE / 2, "{:?}", begin.spent());
     }
     assert!(proxy.accepted() <= asked + 2, "{} after {asked}", proxy.accepted());
 }
@@ -239,14 +241,19 @@ fn idle_client_keeps_its_connections_to_sentinels() {
         .map(|sentinel| Proxy::to_addr(sentinel.addr()).unwrap())
         .collect();
     let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
-    let client = LockClient::builder("redis://mymaster").sentinels(urls).build().unwrap();
+    let builder = patient(LockClient::builder("redis://mymaster").sentinels(urls));
+    let client = builder.build().unwrap();
     client.mutex("x").unwrap().lock().unwrap().release().unwrap();
     let accepted = || proxies.iter().map(Proxy::accepted).sum::<u64>();
     // Its subscription, and one for each of them.
     until("all are asked", || accepted() >= 4);
-    let before = accepted();
-    thread::sleep(ms(4_000));
-    assert_eq!(accepted(), before, "it asked eight times in between");
+    // On a busy machine one may time out, or still be made.
+    let is_steady = || {
+        let before = accepted();
+        thread::sleep(ms(4_000));
+        accepted() == before
+    };
+    assert!((0..5).any(|_| is_steady()), "it asked eight times in between, each time");
 }
 
 /// Nobody who waits helps against these: they are told at once, and for what they are.

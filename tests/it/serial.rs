@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{from_str, to_string};
 
-use crate::common::{ask, fixed, ms, names, open, renewed, server};
+use crate::common::{ask, fixed, ms, names, open, patient, renewed, server};
 
 /// It is written as this text, and read again as it was.
 #[track_caller]
@@ -66,7 +66,7 @@ fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
 #[test]
 fn holders_and_losses_of_a_server_are_read_as_written() {
     let server = server();
-    let client = LockClient::builder(server.url()).label("billing").build().unwrap();
+    let client = patient(LockClient::builder(server.url())).label("billing").build().unwrap();
     for name in [b"x".as_slice(), b"\xff\0"] {
         let lock = client.mutex_with(name, renewed(6_000)).unwrap();
         let guard = lock.lock().unwrap();

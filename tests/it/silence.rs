@@ -3,9 +3,9 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, until};
+use crate::common::{AtLast, SOON, ask, behind_proxy, exists, ms, open_at, patient, until};
 use leasehold::{LockClient, redis};
 use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
@@ -30,8 +30,8 @@ fn every_connection_is_kept_alive_while_idle() {
     // Hundredths of a second, in which the system counts here.
     const MINUTE: u64 = 60 * 100;
     let server = Server::builder().tcp().start().unwrap();
-    let client = LockClient::open(server.tcp_url()).unwrap();
-    let guard = client.mutex_with("x", crate::common::renewed(300)).unwrap().lock().unwrap();
+    let client = open_at(server.tcp_url());
+    let guard = client.mutex_with("x", crate::common::renewed(3_000)).unwrap().lock().unwrap();
     thread::scope(|scope| {
         let lock = client.mutex("y").unwrap();
         let other = crate::common::open(&server);
@@ -50,12 +50,20 @@ fn every_connection_is_kept_alive_while_idle() {
         timers.len() >= 3
             && timers.iter().all(|(kind, ticks)| kind == "02" && (1..=MINUTE).contains(ticks))
     });
-    guard.release().unwrap();
+    // Whether it still has its lease is not what this is about.
+    drop(guard);
+}
+
+/// How long a silent connection is waited for: longer than a machine stands still.
+const TIMEOUT: Duration = ms(5_000);
+
+fn timed(proxy: &Proxy) -> LockClient {
+    patient(LockClient::builder(proxy.url())).command_timeout(TIMEOUT).build().unwrap()
 }
 
 /// A client with several idle connections, each of which was used.
 fn with_idle_connections(proxy: &Proxy) -> LockClient {
-    let client = LockClient::builder(proxy.url()).build().unwrap();
+    let client = timed(proxy);
     proxy.delay(ms(20));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -88,7 +96,7 @@ fn dead_idle_connections_cost_one_timeout_in_all() {
         let other = client.mutex(format!("y{number}")).unwrap();
         other.try_lock().unwrap().expect("its own").release().unwrap();
     }
-    assert!(begin.spent() < ms(700), "{:?}", begin.spent());
+    assert!(begin.spent() < TIMEOUT / 2, "{:?}", begin.spent());
     assert!(!exists(&server, "x"));
 }
 
@@ -110,7 +118,7 @@ fn connection_that_replied_since_stays_in_use() {
         let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut line).unwrap();
         list.lines().filter_map(|it| it.split(' ').next()).map(str::to_owned).collect()
     };
-    let client = LockClient::builder(proxy.url()).build().unwrap();
+    let client = timed(&proxy);
     let lock = client.mutex("x").unwrap();
     let works = || lock.try_lock().unwrap().expect("its own").release().unwrap();
     works();
@@ -122,11 +130,14 @@ fn connection_that_replied_since_stays_in_use() {
         assert!(stuck.wait_fired(SOON));
         works();
         let another: Vec<_> = ids().into_iter().filter(|id| !before.contains(id)).collect();
-        assert_eq!(another.len(), 1, "it works on another connection");
+        assert!(!another.is_empty(), "it works on another connection");
         assert!(other.join().unwrap().unwrap_err().is_unknown_outcome());
         for _ in 0..4 {
             works();
         }
-        assert!(ids().contains(&another[0]), "an outdated one would have been closed");
+        // A pool that a busy machine held up has made more than it needed.
+        let left = ids();
+        let is_left = another.iter().any(|id| left.contains(id));
+        assert!(is_left, "an outdated one would have been closed");
     });
 }

@@ -4,10 +4,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::queue::waiting;
 use crate::common::{HASTE, SLACK, SOON, behind_proxy, hasty, ms, open, renewed, until};
 use leasehold::LockClient;
-use leasehold_support::Proxy;
 use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Fault, Proxy};
 
 /// A client that rides out an outage for ten seconds, one hasty exchange after the other.
 fn patient(proxy: &Proxy) -> LockClient {
@@ -21,12 +22,12 @@ fn timed_wait_behind_a_thread_in_an_outage_is_an_error() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
-    proxy.black_hole();
+    let silence = proxy.add(Fault::request("", Action::Drop).sticky());
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        thread::sleep(ms(100));
+        assert!(silence.wait_fired(SOON));
         let outcome = lock.try_lock_for(HASTE * 2);
-        proxy.heal();
+        silence.remove();
         let _ = first.join().unwrap();
         assert!(outcome.is_err(), "nobody has it, and it says {outcome:?}");
     });
@@ -38,14 +39,14 @@ fn try_lock_behind_a_thread_in_an_outage_is_bounded() {
     let (_server, proxy) = behind_proxy();
     let lock = patient(&proxy).mutex("x").unwrap();
     drop(lock.lock().unwrap());
-    proxy.black_hole();
+    let silence = proxy.add(Fault::request("", Action::Drop).sticky());
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        thread::sleep(ms(100));
+        assert!(silence.wait_fired(SOON));
         let begin = Instant::now();
         let outcome = lock.try_lock();
         let took = begin.spent();
-        proxy.heal();
+        silence.remove();
         let _ = first.join().unwrap();
         // Its own exchange, and what is left of the one under way.
         assert!(took < HASTE * 2 + SLACK * 2, "{took:?}, and then {outcome:?}");
@@ -61,7 +62,7 @@ fn try_lock_in_an_outage_errs_despite_an_earlier_holder() {
     let lock = patient(&proxy).mutex("x").unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(|| lock.lock().map(drop));
-        thread::sleep(ms(300));
+        until("it waits", || waiting(&server, "x") == 1);
         proxy.refuse();
         proxy.cut();
         thread::sleep(ms(500));
@@ -195,7 +196,7 @@ fn lost_hold_wakes_the_waiting_threads() {
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
         let next = scope.spawn(|| lock.try_lock_for(SOON).unwrap().expect("free").fencing_token());
-        thread::sleep(ms(50));
+        until("it waits", || guard.waiters() == 1);
         crate::common::ask::<()>(&server, &["DEL", "x"]);
         assert!(next.join().unwrap() > guard.fencing_token());
     });

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 
 use crate::common::process::in_own_process;
-use crate::common::{SOON, ms, open, renewed, server, until};
+use crate::common::queue::waiting;
+use crate::common::{SOON, open, patient, renewed, server, until};
 use leasehold::{LockClient, QuorumClient};
 
 /// The threads of this process that a client started: what each client has, by its number.
@@ -38,7 +39,7 @@ fn thread_names_fit_and_tell_clients_apart() {
     let (end, ended) = mpsc::channel::<()>();
     let ended = std::sync::Mutex::new(ended);
     // Its callback thread lives until it has been seen.
-    let one = LockClient::builder(server.url())
+    let one = patient(LockClient::builder(server.url()))
         .on_loss(move |_| {
             called.send(()).unwrap();
             let _ = ended.lock().unwrap().recv();
@@ -48,9 +49,16 @@ fn thread_names_fit_and_tell_clients_apart() {
     let other = open(&server);
     let kept = one.mutex_with("kept", renewed(30_000)).unwrap().lock().unwrap();
     let held = other.mutex_with("held", renewed(30_000)).unwrap().lock().unwrap();
-    // Each waits for the other's lock for a moment, and so begins to listen.
-    assert!(one.mutex("held").unwrap().try_lock_for(ms(50)).unwrap().is_none());
-    assert!(other.mutex("kept").unwrap().try_lock_for(ms(50)).unwrap().is_none());
+    // Each waits for the other's lock, and so begins to listen.
+    for (client, name) in [(&one, "held"), (&other, "kept")] {
+        let lock = client.mutex(name).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| lock.lock().map(drop));
+            until("it waits in the queue", || waiting(&server, name) == 1);
+            assert_eq!(lock.cancel_waits(), 1);
+            assert!(waits.join().unwrap().unwrap_err().is_cancelled());
+        });
+    }
     other.mutex("kept").unwrap().force_release().unwrap();
     assert!(kept.check().is_err());
     calls.recv_timeout(SOON).unwrap();

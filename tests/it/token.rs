@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::kind::KINDS;
 use crate::common::queue::{listens, waiting};
-use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
+use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until, within};
 use leasehold::{FencingToken, LockClient, Mutex};
 use leasehold_support::Server;
 
@@ -26,13 +26,15 @@ fn tokens_grow_across_holds_and_clients() {
     let clients = [open(&server), open(&server)];
     let mut last = next(&clients[0].mutex("x").unwrap());
     for round in 0..60 {
-        let lock = clients[round % 2].mutex_with("x", fixed(1_200)).unwrap();
+        // One in twelve is left to expire.
+        let ttl = if round % 12 == 11 { 1_200 } else { 60_000 };
+        let lock = clients[round % 2].mutex_with("x", fixed(ttl)).unwrap();
         let guard = lock.try_lock_for(SOON).unwrap().expect("free, or soon so");
         assert!(guard.fencing_token() > last, "{:?} after {last:?}", guard.fencing_token());
         last = guard.fencing_token();
         match round % 12 {
             // Let it expire.
-            11 => until("it is over", || !guard.is_valid() && !exists(&server, "x")),
+            11 => within(SOON, "it is over", || !guard.is_valid() && !exists(&server, "x")),
             10 => {
                 lock.force_release().unwrap();
                 Duration::ZERO
@@ -169,22 +171,23 @@ fn tokens_grow_while_the_counter_is_ahead_of_the_servers_clock() {
 #[test]
 fn the_counter_outlives_a_lock_that_is_renewed() {
     let server = server();
-    let lock = open(&server).mutex_with("x", renewed(2_000)).unwrap();
+    let lock = open(&server).mutex_with("x", renewed(6_000)).unwrap();
     let guard = lock.lock().unwrap();
     let begin = std::time::Instant::now();
-    while begin.elapsed() < ms(5_000) {
+    // Longer than the lease that it was made with.
+    until("the lease is over but for its renewals", || {
         assert!(exists(&server, "x") && guard.is_valid());
         assert!(exists(&server, "{x}:fence"), "gone {:?} after it was made", begin.elapsed());
-        std::thread::sleep(ms(50));
-    }
+        begin.elapsed() > ms(15_000)
+    });
 }
 
 #[test]
 fn the_counter_outlives_a_lease_that_is_extended() {
     let server = server();
-    let lock = open(&server).mutex_with("x", fixed(2_000)).unwrap();
+    let lock = open(&server).mutex_with("x", fixed(20_000)).unwrap();
     let guard = lock.lock().unwrap();
-    guard.extend(ms(60_000)).unwrap();
+    guard.extend(ms(600_000)).unwrap();
     let (counter, lease) = (pttl(&server, "{x}:fence"), pttl(&server, "x"));
     assert!(counter >= lease, "the counter ends in {counter} ms, the lease in {lease} ms");
 }
@@ -193,11 +196,11 @@ fn the_counter_outlives_a_lease_that_is_extended() {
 #[test]
 fn the_counter_outlives_a_lease_longer_than_the_givers() {
     let server = server();
-    let giver = open(&server).mutex_with("x", renewed(2_000)).unwrap();
+    let giver = open(&server).mutex_with("x", renewed(20_000)).unwrap();
     let next = open(&server);
     listens(&server, &next);
-    // What it is given is whole, so that it does not ask for more.
-    let waiter = next.mutex_with("x", fixed(2_800)).unwrap();
+    // What it is given is whole, as the window of a claim is longer, so that it does not ask for more.
+    let waiter = next.mutex_with("x", fixed(31_000)).unwrap();
     for forced in [false, true] {
         let guard = giver.lock().unwrap();
         let (counter, lease) = thread::scope(|scope| {

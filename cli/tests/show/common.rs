@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use leasehold::redis::{self, FromRedisValue};
 use leasehold::{Lease, LockClient, LockOptions};
 use leasehold_support::Server;
+pub(crate) use leasehold_support::until;
 use serde_json::Value;
 
 /// How long anything may take.
@@ -31,15 +32,6 @@ pub(crate) fn ask<T: FromRedisValue>(server: &Server, words: &[&str]) -> T {
     let mut command = redis::Cmd::new();
     words.iter().for_each(|word| _ = command.arg(*word));
     command.query(&mut server.connection()).expect("a reply")
-}
-
-#[track_caller]
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
-    while !done() {
-        assert!(Instant::now() < end, "not in time: {what}");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 /// Ends the waits of these clients, also where a test fails while its threads wait.

@@ -14,11 +14,12 @@ pub(crate) mod queue;
 pub(crate) mod several;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{Error, Lease, LockClient, LockClientBuilder, LockOptions};
-use leasehold_support::lag::{self, Spent};
+use leasehold_support::lag;
 use leasehold_support::{Proxy, Server};
+pub(crate) use leasehold_support::{heavy, until, within};
 use redis::FromRedisValue;
 
 use kind::KINDS;
@@ -43,7 +44,12 @@ pub(crate) fn server() -> Server {
 
 /// A client for tests that are not about time-outs: a machine that stands still for a while fails no call.
 pub(crate) fn open(server: &Server) -> LockClient {
-    patient(LockClient::builder(server.url())).build().expect("a client")
+    open_at(server.url())
+}
+
+/// The same at another address, such as that of a proxy.
+pub(crate) fn open_at(url: impl AsRef<str>) -> LockClient {
+    patient(LockClient::builder(url)).build().expect("a client")
 }
 
 /// A client with the time-outs that users have by default, for tests about them.
@@ -101,24 +107,6 @@ impl Drop for AtLast<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
-}
-
-/// Polls until it is so.
-#[track_caller]
-pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) -> Duration {
-    within(SOON, what, condition)
-}
-
-/// Polls until it is so, and answers how long that took, less what the machine took.
-#[track_caller]
-pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) -> Duration {
-    let begin = Instant::now();
-    while !condition() {
-        let late = begin.elapsed() >= limit && begin.spent() >= limit;
-        assert!(!late, "not within {limit:?}: {what}");
-        std::thread::sleep(ms(2));
-    }
-    begin.spent()
 }
 
 /// Sends a bare command on a connection of its own.

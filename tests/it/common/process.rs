@@ -1,12 +1,9 @@
 //! Tests of what belongs to a whole process: its logger, its threads, its memory.
 
-use std::time::Duration;
-
 use leasehold_support::Child;
 use leasehold_support::child::role;
 
 const ROLE: &str = "alone";
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// Ends the calling test here, having run it in a process of its own, where this does nothing.
 macro_rules! in_own_process {
@@ -30,7 +27,7 @@ pub(crate) fn is_own(place: &str) -> bool {
     let (_, test) = place.split_once("::").expect("the program's name comes first");
     let (test, _) = test.rsplit_once("::").expect("the item's name comes last");
     let mut child = Child::role(ROLE).test(test).start().expect("a process");
-    let status = child.wait(LIMIT);
+    let status = child.wait();
     let output = child.output();
     assert!(status.success() && output.contains("1 passed"), "{output}");
     false

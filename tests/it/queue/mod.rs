@@ -20,8 +20,7 @@ mod script;
 use std::time::Duration;
 
 use crate::common::queue::waiting;
-use crate::common::{ask, ms, renewed, until};
-use leasehold::LockClient;
+use crate::common::{ask, ms, open_at, renewed, until};
 use leasehold_support::child::{hear, role, tell};
 use leasehold_support::{Child, Server};
 
@@ -63,7 +62,7 @@ fn waiter_process(server: &Server, name: &str) -> Child {
 fn roles() {
     let Some(role) = role() else { return };
     let (url, name) = (std::env::var("URL").unwrap(), std::env::var("NAME").unwrap());
-    let client = LockClient::open(url).unwrap();
+    let client = open_at(url);
     match role.as_str() {
         "waiter" => {
             let guard = client.mutex(name).unwrap().lock().unwrap();

@@ -11,8 +11,8 @@ use leasehold_support::lag::Spent as _;
 
 use crate::common::queue::{all_have_left, listens, wait_for, waiting};
 use crate::common::{
-    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, renewed, server, until, warm,
-    within,
+    SLACK, SOON, ask, exists, fixed, ms, no_key_is_immortal, open, open_at, renewed, server, until,
+    warm,
 };
 use crate::queue::{AT_ONCE, foreign_hold, members, owner, until_waiting};
 
@@ -125,7 +125,7 @@ fn waiter_with_a_refused_leave_leaves_later() {
     assert_eq!(waiting(&server, "x"), 1, "it could not leave");
     ask::<()>(&server, &["CONFIG", "SET", "min-replicas-to-write", "0"]);
     // By itself its place ends after six seconds.
-    within(ms(3_000), "it has left", || waiting(&server, "x") == 0);
+    until("it has left", || waiting(&server, "x") == 0);
     guard.release().unwrap();
     assert!(!exists(&server, "x"), "handed to {}", owner(&server, "x"));
 }
@@ -215,15 +215,31 @@ fn passing_waiters_delay_no_deadline() {
     });
 }
 
+/// The first outcome of a wait that is none of a machine that stood still before a request was answered, which the wait
+/// says. It is not so each time: somebody has the lock, and that is no error.
+#[track_caller]
+fn first_told<T>(mut wait: impl FnMut() -> leasehold::Result<T>) -> T {
+    let mut tries = 20;
+    loop {
+        match wait() {
+            Ok(outcome) => return outcome,
+            Err(error) if error.is_transient() && tries > 0 => tries -= 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
 #[test]
 fn wait_ends_at_the_callers_deadline() {
     let server = server();
     let waiter = open(&server).mutex("x").unwrap();
     let _guard = open(&server).mutex("x").unwrap().lock().unwrap();
     for wait in [30, 200, 1_100] {
-        let begin = Instant::now();
-        let none = waiter.try_lock_for(ms(wait)).expect("somebody has it: that is no error");
-        let (lasted, took) = (begin.elapsed(), begin.spent());
+        let (none, lasted, took) = first_told(|| {
+            let begin = Instant::now();
+            let outcome = waiter.try_lock_for(ms(wait)).map(|guard| guard.map(drop));
+            outcome.map(|guard| (guard, begin.elapsed(), begin.spent()))
+        });
         assert!(none.is_none() && lasted >= ms(wait), "{wait}: {lasted:?}");
         assert!(took < ms(wait) + SLACK, "{wait}: {took:?}");
     }
@@ -240,9 +256,11 @@ fn first_wait_too_short_to_subscribe_returns_none() {
     // An answer takes 160 ms; connecting takes several.
     proxy.delay(ms(80));
     for wait in [400, 500, 700] {
-        let client = LockClient::open(proxy.url()).unwrap();
-        let outcome = client.mutex("x").unwrap().try_lock_for(ms(wait));
-        assert!(matches!(outcome, Ok(None)), "{wait} ms: {outcome:?}");
+        let outcome = first_told(|| {
+            // It does not listen yet.
+            open_at(proxy.url()).mutex("x").unwrap().try_lock_for(ms(wait))
+        });
+        assert!(outcome.is_none(), "{wait} ms");
     }
 }
 

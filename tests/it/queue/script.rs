@@ -7,7 +7,7 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::stat::median;
 
 use crate::common::queue::{listens, waiting};
-use crate::common::{ask, exists, no_key_is_immortal, open, server};
+use crate::common::{ask, exists, heavy, no_key_is_immortal, open, renewed, server};
 use crate::queue::owner;
 
 const FEED: &str = "feed0000000000000000000000000000";
@@ -26,7 +26,9 @@ impl Bare {
         let client = open(server);
         listens(server, &client);
         ask::<()>(server, &["SCRIPT", "FLUSH"]);
-        let sent = monitored(server, || drop(client.mutex("x").unwrap().lock().unwrap()));
+        // No holder's lease ends while a crowd queues up.
+        let lock = client.mutex_with("x", renewed(3_600_000)).unwrap();
+        let sent = monitored(server, || drop(lock.lock().unwrap()));
         let call = |has: &dyn Fn(&Vec<Vec<u8>>) -> bool| {
             let is_script = |words: &&Vec<Vec<u8>>| words[0].eq_ignore_ascii_case(b"EVAL");
             let found = sent.iter().filter(is_script).find(|words| has(words));
@@ -150,6 +152,7 @@ impl Bare {
 
 #[test]
 fn operations_take_no_longer_with_a_longer_queue() {
+    let _turn = heavy();
     let server = server();
     let mut bare = Bare::new(&server);
     bare.times(10);
@@ -168,6 +171,7 @@ fn operations_take_no_longer_with_a_longer_queue() {
 
 #[test]
 fn ten_thousand_waiters_are_served_in_order() {
+    let _turn = heavy();
     const WAITERS: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);
@@ -196,6 +200,7 @@ fn ten_thousand_waiters_are_served_in_order() {
 
 #[test]
 fn ten_thousand_dead_waiters_are_skipped_at_once() {
+    let _turn = heavy();
     const DEAD: usize = 10_000;
     let server = server();
     let mut bare = Bare::new(&server);

@@ -1,10 +1,9 @@
 //! Faults of the network. Those of each operation are in the registry of faults.
 
-use leasehold::LockClient;
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault};
 
-use crate::common::{ask, behind_proxy, fixed, ms, open};
+use crate::common::{ask, behind_proxy, fixed, ms, open, open_at};
 
 /// The validity is reckoned from before the request, and not from its reply.
 #[test]
@@ -12,7 +11,7 @@ fn late_reply_makes_no_permit_valid_beyond_redis() {
     let (server, proxy) = behind_proxy();
     // The scripts are known by then, so that the first request is the one that is delayed.
     drop(open(&server).semaphore("warm", 2).unwrap().acquire().unwrap());
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let late = Fault::reply("", Action::Delay(ms(450))).at(Operation::Acquire);
     let late = proxy.add(late);
     let permit = client.semaphore_with("gpu", 2, fixed(20_000)).unwrap().acquire().unwrap();

@@ -8,7 +8,7 @@ use leasehold::{Guard, LockClient, Loss, LossCause, Permit};
 use leasehold_support::Server;
 
 use super::take;
-use crate::common::{SOON, ask, exists, fixed, ms, open, pttl, renewed, server, until};
+use crate::common::{SOON, ask, exists, fixed, ms, open, patient, pttl, renewed, server, until};
 
 /// What a permit's own callback is told.
 fn losses_of(permit: &Permit) -> mpsc::Receiver<Loss> {
@@ -21,15 +21,17 @@ fn losses_of(permit: &Permit) -> mpsc::Receiver<Loss> {
 fn permits_are_renewed_each_for_itself() {
     let server = server();
     let client = open(&server);
-    let renews = client.semaphore_with("gpu", 2, renewed(2_400)).unwrap().acquire().unwrap();
+    let renews = client.semaphore_with("gpu", 2, renewed(6_000)).unwrap().acquire().unwrap();
     let ends = client.semaphore_with("gpu", 2, fixed(1_000)).unwrap().acquire().unwrap();
     until("the fixed lease is over", || !ends.is_valid());
     assert_eq!(ends.loss().map(|loss| loss.cause()), Some(LossCause::Expired));
-    let end = Instant::now() + ms(3_500);
-    while Instant::now() < end {
+    let (mut last, mut renewals) = (renews.remaining(), 0);
+    until("it is renewed for longer than its lease", || {
         assert!(renews.is_valid(), "{:?}", renews.loss());
-        thread::sleep(ms(20));
-    }
+        let before = std::mem::replace(&mut last, renews.remaining());
+        renewals += u32::from(last > before);
+        renewals == 3
+    });
     renews.check().unwrap();
     let gpus = client.semaphore("gpu", 2).unwrap();
     assert_eq!(gpus.try_acquire().unwrap().unwrap().slot(), 1);
@@ -45,8 +47,8 @@ fn deleted_key_loses_all_permits_and_tells_each() {
     let server = server();
     let (sender, losses) = mpsc::sync_channel(16);
     let on_loss = move |loss: &Loss| drop(sender.try_send(loss.clone()));
-    let client = LockClient::builder(server.url()).on_loss(on_loss).build().unwrap();
-    let gpus = client.semaphore_with("gpu", 2, renewed(2_400)).unwrap();
+    let client = patient(LockClient::builder(server.url())).on_loss(on_loss).build().unwrap();
+    let gpus = client.semaphore_with("gpu", 2, renewed(6_000)).unwrap();
     for end in ends {
         let permits = take(&gpus, 2);
         let own: Vec<_> = permits.iter().map(losses_of).collect();

@@ -88,9 +88,17 @@ fn timed_waits_end_and_leave_nothing_in_the_line() {
     let held = here.semaphore("gpu", 2).unwrap().acquire_many(2).unwrap();
     let gpus = there.semaphore("gpu", 2).unwrap();
     let begin = Instant::now();
-    assert!(gpus.try_acquire_for(ms(60)).unwrap().is_none());
-    assert!(gpus.try_acquire_until(Instant::now() + ms(60)).unwrap().is_none());
-    assert!(gpus.try_acquire_many_for(2, ms(60)).unwrap().is_none());
+    for outcome in [
+        gpus.try_acquire_for(ms(60)),
+        gpus.try_acquire_until(Instant::now() + ms(60)),
+        gpus.try_acquire_many_for(2, ms(60)),
+    ] {
+        match outcome {
+            Ok(permit) => assert!(permit.is_none()),
+            // So short a wait may end on a machine that stood still before a request was answered, which it says.
+            Err(error) => assert!(error.is_transient(), "{error:?}"),
+        }
+    }
     assert!(begin.elapsed() >= ms(180));
     assert!(gpus.try_acquire_until(begin).unwrap().is_none(), "one attempt");
     let blocker = gpus.last_blocker().unwrap();
@@ -167,8 +175,8 @@ fn timed_out_waiter_never_swallows_a_permit() {
             // On a busy machine the server may be silent for longer than that. Then it is not known, and undone.
             let hurried = scope.spawn(|| match gpus.try_acquire_for(ms(10)) {
                 Ok(permit) => permit.is_some(),
-                Err(error) if error.is_unknown_outcome() => false,
-                Err(error) => panic!("{error}"),
+                Err(error) if error.is_transient() => false,
+                Err(error) => panic!("{error:?}"),
             });
             until("it waits", || held.waiters() >= 1 || hurried.is_finished());
             // Close to its end, and well before.

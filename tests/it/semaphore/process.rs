@@ -11,10 +11,9 @@ use leasehold_support::child::{hear, role, tell};
 use leasehold_support::lag::Spent as _;
 
 use super::take;
-use crate::common::{SLACK, SOON, ask, exists, ms, open, renewed, server, until};
+use crate::common::{SLACK, SOON, ask, exists, heavy, ms, open, open_at, renewed, server, until};
 
 const HEARTBEAT: Duration = Duration::from_secs(1);
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn child(role: &str, test: &str, url: &str) -> Child {
     let test = format!("semaphore::process::{test}");
@@ -22,7 +21,7 @@ fn child(role: &str, test: &str, url: &str) -> Child {
 }
 
 fn client_of_child() -> LockClient {
-    LockClient::open(std::env::var("LEASEHOLD_URL").unwrap()).unwrap()
+    open_at(std::env::var("LEASEHOLD_URL").unwrap())
 }
 
 #[test]
@@ -103,6 +102,7 @@ fn work(gpus: &Semaphore, folder: &Path, rounds: usize) {
 /// Three processes with four threads each, and three permits.
 #[test]
 fn processes_and_threads_never_share_a_slot() {
+    let _turn = heavy();
     if role().as_deref() == Some("works") {
         let folder = std::env::var("LEASEHOLD_FOLDER").unwrap();
         let gpus = client_of_child().semaphore("gpu", PERMITS).unwrap();
@@ -131,7 +131,7 @@ fn processes_and_threads_never_share_a_slot() {
     children.iter_mut().for_each(|child| drop(child.expect_line("ready", SOON)));
     children.iter_mut().for_each(|child| child.say("go"));
     for child in &mut children {
-        let status = child.wait(LIMIT);
+        let status = child.wait();
         assert!(status.success(), "{}", child.output());
     }
     let gpus = open(&server).semaphore("gpu", PERMITS).unwrap();

@@ -6,11 +6,12 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_support::child::{hear, tell};
 use leasehold_support::history::now;
+pub use leasehold_support::until;
 use leasehold_support::{Child, Server};
 
 const URL: &str = "LEASEHOLD_URL";
@@ -224,24 +225,6 @@ impl Trial {
         self.ends.iter().enumerate().map(|(number, &(place, end))| {
             (read_to_string(self.record(number)).unwrap_or_default(), place, end)
         })
-    }
-}
-
-/// How long what must come may take: many servers share few processors.
-const LONG: Duration = Duration::from_secs(90);
-const POLL: Duration = Duration::from_millis(10);
-
-/// Polls until it is so.
-///
-/// # Panics
-///
-/// If it is not in time.
-#[track_caller]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < LONG, "not so in time: {what}");
-        sleep(POLL);
     }
 }
 

@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::lag::{self, Spent};
 use crate::signal::{self, Signal};
+use crate::watchdog;
 
 const VARIABLE: &str = "LEASEHOLD_ROLE";
 /// Marks the lines of a role, to separate them from those of the test harness.
@@ -152,7 +154,7 @@ impl Child {
     ///
     /// # Panics
     ///
-    /// If there is none in time, or the child ends; the text holds the child's output.
+    /// If there is none in time, besides the time that the machine did not run at all, or the child ends; the text holds the child's output.
     pub fn expect_line(&mut self, prefix: &str, timeout: Duration) -> String {
         self.next_line(prefix, timeout).unwrap_or_else(|why| {
             let (role, output) = (&self.role, self.output());
@@ -166,15 +168,18 @@ impl Child {
     }
 
     fn next_line(&mut self, prefix: &str, timeout: Duration) -> Result<String, String> {
-        let end = Instant::now() + timeout;
+        watchdog::watch();
+        lag::watch();
+        let begin = Instant::now();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = timeout.saturating_sub(begin.spent());
             match self.lines.recv_timeout(left) {
                 Ok(line) => {
                     if let Some(rest) = line.strip_prefix(prefix) {
                         return Ok(rest.trim().to_owned());
                     }
                 }
+                Err(RecvTimeoutError::Timeout) if begin.spent() < timeout => {}
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(format!("did not say it in {timeout:?}"));
                 }
@@ -229,24 +234,16 @@ impl Child {
 
     /// Waits for the process to end by itself, and reads what it has written.
     ///
+    /// The wait has no limit, as a machine may be slow. The watchdog of the tests tells where the child stands.
+    ///
     /// # Panics
     ///
-    /// If it does not in time; the text holds the child's output.
-    pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
-        let end = Instant::now() + timeout;
-        loop {
-            match self.process.try_wait() {
-                Ok(Some(status)) => {
-                    self.read_to_the_end();
-                    return status;
-                }
-                Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
-                other => {
-                    let (role, output) = (&self.role, self.output());
-                    panic!("{role:?} did not end in {timeout:?} ({other:?}):\n{output}");
-                }
-            }
-        }
+    /// If the system does not tell its status.
+    pub fn wait(&mut self) -> ExitStatus {
+        watchdog::watch();
+        let status = self.process.wait().expect("the status of a child");
+        self.read_to_the_end();
+        status
     }
 
     /// Processes that it started may hold its output open for longer.

@@ -1,15 +1,11 @@
 //! A master, its replicas, and the sentinels that watch it.
 
 use std::io;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::event::until;
 use crate::fault::server::field;
-use crate::lag;
 use crate::server::{Server, ServerBuilder};
-
-/// How long the group may take to know of itself.
-const ASSEMBLY: Duration = Duration::from_secs(20);
 
 /// A master with replicas, and three sentinels that watch it.
 #[derive(Debug)]
@@ -29,11 +25,11 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// As [`Server::start`], and if they do not know of each other in time.
+    /// As [`Server::start`].
     ///
     /// # Panics
     ///
-    /// If one of them does not reply.
+    /// If one of them does not reply, or they do not know of each other in time.
     pub fn start(replicas: usize, dead_after: Duration) -> io::Result<Group> {
         Group::start_each(replicas, dead_after, |_, server| server)
     }
@@ -52,7 +48,6 @@ impl Group {
         dead_after: Duration,
         arrange: impl Fn(usize, ServerBuilder) -> ServerBuilder,
     ) -> io::Result<Group> {
-        lag::watch();
         let mut servers = vec![arrange(0, replicating()).start()?];
         let port = servers[0].addr().port();
         for number in 1..=replicas {
@@ -61,7 +56,7 @@ impl Group {
         }
         until("the replicas are online", || {
             info(&servers[0], "replication").matches("state=online").count() == replicas
-        })?;
+        });
         let (name, dead_after) = (Group::MASTER, dead_after.as_millis());
         let configuration = format!(
             "sentinel monitor {name} 127.0.0.1 {port} 2\n\
@@ -72,7 +67,7 @@ impl Group {
         let sentinels = vec![start()?, start()?, start()?];
         let known = format!("slaves={replicas},sentinels={}", sentinels.len());
         for sentinel in &sentinels {
-            until("the sentinels know all others", || info(sentinel, "sentinel").contains(&known))?;
+            until("the sentinels know all others", || info(sentinel, "sentinel").contains(&known));
         }
         Ok(Group { servers, sentinels })
     }
@@ -93,11 +88,11 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`ServerBuilder::start`], and if the replica does not catch up in time.
+    /// As [`ServerBuilder::start`].
     ///
     /// # Panics
     ///
-    /// If one of them does not reply.
+    /// If one of them does not reply, or the replica does not catch up in time.
     pub fn start_with_replica() -> io::Result<(Server, Server)> {
         let master = replicating().start()?;
         let of = format!("127.0.0.1 {}", master.addr().port());
@@ -105,7 +100,7 @@ impl Server {
         until("the replica is online", || {
             info(&replica, "replication").contains("master_link_status:up")
                 && info(&master, "replication").contains("state=online")
-        })?;
+        });
         Ok((master, replica))
     }
 
@@ -145,15 +140,4 @@ impl Server {
 fn info(server: &Server, section: &str) -> String {
     let mut info = redis::cmd("INFO");
     info.arg(section).query(&mut server.connection()).expect("the test server answers")
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) -> io::Result<()> {
-    let end = Instant::now() + ASSEMBLY;
-    while !condition() {
-        if Instant::now() > end {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("not so in time: {what}")));
-        }
-        sleep(Duration::from_millis(5));
-    }
-    Ok(())
 }

@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::fault::server::error_count;
 use crate::process::{Process, Running, START};
 use crate::signal::{self, Signal};
+use crate::watchdog;
 
 const REPLY: Duration = Duration::from_secs(60);
 
@@ -96,11 +97,12 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no program to run, or it ends or does not answer within ten seconds; the text
+    /// If there is no program to run, or it ends or does not answer within a minute; the text
     /// says what to do, or shows the end of the server's log. Where only a program of a
     /// [later version](ServerBuilder::since) is missing, the kind is
     /// [`Unsupported`](io::ErrorKind::Unsupported): see [`or_skip`](crate::or_skip).
     pub fn start(self) -> io::Result<Server> {
+        watchdog::watch();
         let directory = Directory::create()?;
         let mut process = Process {
             program: self.since.map_or_else(binary::find, binary::find_since)?,

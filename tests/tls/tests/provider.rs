@@ -7,20 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::redis;
 use leasehold::{Certificates, Lease, LockClient, LockClientBuilder, LockOptions};
-use leasehold_support::Server;
+use leasehold_support::{Server, until};
 use leasehold_tls_test::{Authority, Certificate, Terminator};
 
 /// The longest that a test waits for what must come.
 const SOON: Duration = Duration::from_secs(60);
-
-#[track_caller]
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < SOON, "not within {SOON:?}: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A store of certificates, as an agent keeps it that renews them.
 #[derive(Clone)]

@@ -59,7 +59,7 @@ fn run(role: &str, machine: &File, ours: &Place, other: &str) {
     let child = child.env("URL", ours.url()).env("PEM", ours.authority.pem()).env("OTHER", other);
     let mut child = child.start().expect("a child");
     child.expect_line("well", SOON);
-    assert!(child.wait(SOON).success(), "{}", child.output());
+    assert!(child.wait().success(), "{}", child.output());
 }
 
 #[test]

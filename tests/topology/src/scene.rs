@@ -1,10 +1,11 @@
 //! Where a test takes place: servers that it shares with the other tests of its topology, under names
 //! that no other test uses.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::redis::FromRedisValue;
 use leasehold::{Lease, LockOptions, Mutex};
+pub use leasehold_support::until;
 
 use crate::{Builder, Client, Server, Topology};
 
@@ -150,18 +151,4 @@ pub fn tailed(ttl: u64) -> LockOptions {
 /// Options with a lease of so many milliseconds that is not renewed.
 pub fn fixed(ttl: u64) -> LockOptions {
     LockOptions::new().lease(Lease::fixed(ms(ttl)))
-}
-
-/// Polls until it is so.
-///
-/// # Panics
-///
-/// If it is not [`SOON`].
-#[track_caller]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < SOON, "not within {SOON:?}: {what}");
-        std::thread::sleep(ms(2));
-    }
 }

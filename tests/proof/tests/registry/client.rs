@@ -159,7 +159,7 @@ fn stopped_at_wait(trial: &Trial) {
         active.heal();
         first.expect_line("granted", SOON);
     });
-    first.wait(SOON);
+    first.wait();
 }
 
 /// Up to a thousand signals a second: calls are interrupted, and their outcomes stay true.
@@ -174,7 +174,7 @@ fn storm_at_all(trial: &Trial) {
     active.heal();
     assert!(done > 0);
     trial.prove(&active);
-    worker.wait(SOON);
+    worker.wait();
     trial.given_back();
 }
 

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use leasehold::LockClient;
-use leasehold_support::{Cluster, Group, Server, WallClock};
+use leasehold_support::{Cluster, Group, Server, WallClock, until};
 use redis::{FromRedisValue, RedisResult};
 
 /// Longer than any clock here is put forward, in milliseconds: the nodes must not take each other for dead.
@@ -56,15 +56,6 @@ fn tell<T: FromRedisValue>(server: &Server, words: &[&str]) -> RedisResult<T> {
         command.arg(*word);
     }
     command.query(&mut server.connection())
-}
-
-#[track_caller]
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < SOON, "not so in time: {what}");
-        sleep(POLL);
-    }
 }
 
 /// Waits until a replica has all that its master has written.
