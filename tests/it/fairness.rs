@@ -1,13 +1,13 @@
 //! Processes that wait by listening share a lock: none has it again and again while another listens.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex as Shared;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::common::{SOON, ask, exists, ms, server, until};
-use leasehold::LockClient;
+use crate::common::{SOON, ask, exists, heavy, ms, open_at, server, until};
 use leasehold_support::child::{hear, role, tell};
-use leasehold_support::{Child, Server};
+use leasehold_support::{Child, Server, lag};
 use redis::{Connection, Script};
 
 const NAME: &str = "shared";
@@ -61,7 +61,7 @@ fn roles() {
 fn contend() {
     let variable = |name| std::env::var(name).expect("the parent sets it");
     let (url, who) = (variable("URL"), variable("WHO"));
-    let client = LockClient::open(url.as_str()).expect("a client");
+    let client = open_at(&url);
     let lock = client.reentrant(NAME).expect("a lock");
     let open = || redis::Client::open(url.as_str())?.get_connection();
     tell("ready");
@@ -86,6 +86,7 @@ fn contend() {
 
 #[test]
 fn two_processes_share_a_reentrant_lock() {
+    let _turn = heavy();
     let server = server();
     let mut processes = ["one", "other"].map(|who| process(&server, who));
     processes.iter_mut().for_each(|process| process.say("go"));
@@ -121,11 +122,12 @@ impl Service {
         call.arg(30_000).arg(&self.owner).invoke(&mut self.commands).expect("an answer")
     }
 
-    fn lock(&mut self) {
-        if self.try_lock().is_none() {
-            return;
-        }
+    /// Returns when it began to listen, and how often the lock had been taken then, unless it did not have to wait.
+    fn lock(&mut self) -> Option<(Instant, usize)> {
+        self.try_lock()?;
         redis::cmd("SUBSCRIBE").arg(CHANNEL).exec(&mut self.listener).expect("an answer");
+        let taken = redis::cmd("LLEN").arg("order").query(&mut self.commands).expect("a number");
+        let begin = (Instant::now(), taken);
         while let Some(left) = self.try_lock() {
             // What is published while it asks wakes it at once.
             self.listener.set_read_timeout(Some(ms(left.max(1)))).expect("a time-out");
@@ -138,7 +140,7 @@ impl Service {
         loop {
             let heard = self.listener.recv_response().expect("an answer");
             if format!("{heard:?}").contains("nsubscribe") {
-                return;
+                return Some(begin);
             }
         }
     }
@@ -156,17 +158,29 @@ impl Service {
 
 #[test]
 fn a_slow_listener_shares_a_lock_with_our_process() {
+    let _turn = heavy();
     let server = server();
     let mut process = process(&server, "ours");
     process.say("go");
+    // From and to which turn each wait of the service lasted.
+    let waits = Shared::new(Vec::new());
     thread::scope(|scope| {
         for number in 0..THREADS {
-            let mut service = Service::new(&server, number);
+            let (mut service, waits) = (Service::new(&server, number), &waits);
             scope.spawn(move || {
                 loop {
-                    service.lock();
+                    let begin = service.lock();
+                    let end = Instant::now();
+                    let taken: usize =
+                        redis::cmd("LLEN").arg("order").query(&mut service.commands).unwrap();
                     let goes_on = work(&mut service.commands, "service");
                     service.unlock();
+                    // Our process waits for a few milliseconds. A listener that the machine holds up for longer comes too late.
+                    if let Some((begin, from)) = begin
+                        && lag::worst_between(begin, end).is_zero()
+                    {
+                        waits.lock().unwrap().push((from, taken));
+                    }
                     if !goes_on {
                         return;
                     }
@@ -175,6 +189,15 @@ fn a_slow_listener_shares_a_lock_with_our_process() {
         }
     });
     process.expect_line("done", SOON * 6);
-    assert_shared(&server, ["ours", "service"]);
+    let order: Vec<String> = ask(&server, &["LRANGE", "order", "0", "-1"]);
+    let passed_over =
+        |(from, to): &(usize, usize)| order[*from..*to].iter().filter(|who| *who == "ours").count();
+    let waits = waits.into_inner().unwrap();
+    let sum: usize = waits.iter().map(passed_over).sum();
+    // Each listener has its turn when each thread of ours has had about one.
+    assert!(sum <= waits.len() * (THREADS + 1), "{sum} turns of ours in {} waits", waits.len());
+    for who in ["ours", "service"] {
+        assert!(order.iter().any(|turn| turn == who), "{who} never had it");
+    }
     until("it is given back", || !exists(&server, NAME));
 }

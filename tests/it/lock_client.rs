@@ -1,9 +1,9 @@
 //! A client's beginning and end: its threads and connections, and what ends with it.
 
-use std::thread;
-
 use crate::common::process::in_own_process;
-use crate::common::{SOON, ask, behind_proxy, exists, ms, open, renewed, server, until, within};
+use crate::common::{
+    SOON, ask, behind_proxy, exists, open, open_at, patient, renewed, server, until,
+};
 use leasehold::LockClient;
 
 /// The threads of this process with these names.
@@ -30,7 +30,7 @@ fn public_types_are_unwind_safe() {
 #[test]
 fn client_ends_with_its_last_handle_lock_and_guard() {
     let (_server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let lock = client.clone().mutex_with("x", renewed(2_400)).unwrap();
     let guard = lock.lock().unwrap();
     drop((client, lock));
@@ -43,13 +43,14 @@ fn client_ends_with_its_last_handle_lock_and_guard() {
 #[test]
 fn client_with_a_long_lease_ends_at_its_drop() {
     let (_server, proxy) = behind_proxy();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     let guard = client.mutex_with("x", renewed(3_600_000)).unwrap().lock().unwrap();
-    // The worker has taken note of it.
-    thread::sleep(ms(100));
+    // Its connection comes before the renewal is due: then it has taken note of the lease.
+    until("the worker has its connection", || proxy.connections() >= 2);
     guard.release().unwrap();
     drop(client);
-    within(ms(3_000), "its connections are closed", || proxy.connections() == 0);
+    // Long before the renewal.
+    until("its connections are closed", || proxy.connections() == 0);
 }
 
 /// The callback is the client's; what it owns must not be kept for longer.
@@ -58,7 +59,7 @@ fn values_of_the_callback_are_dropped_with_the_client() {
     let (server, _proxy) = behind_proxy();
     let owned = std::sync::Arc::new(());
     let kept = std::sync::Arc::clone(&owned);
-    let builder = LockClient::builder(server.url());
+    let builder = patient(LockClient::builder(server.url()));
     let client = builder.on_loss(move |_| assert_eq!(*kept, ())).build().unwrap();
     let guard = client.mutex_with("x", renewed(2_400)).unwrap().lock().unwrap();
     guard.release().unwrap();
@@ -87,9 +88,9 @@ fn ended_clients_leave_no_threads_and_no_connections() {
     in_own_process!();
     let (server, proxy) = behind_proxy();
     for _ in 0..20 {
-        let client = LockClient::open(proxy.url()).unwrap();
+        let client = open_at(proxy.url());
         for number in 0..5 {
-            let lock = client.mutex_with(format!("x{number}"), renewed(2_400)).unwrap();
+            let lock = client.mutex_with(format!("x{number}"), renewed(9_000)).unwrap();
             lock.lock().unwrap().release().unwrap();
         }
     }
@@ -103,16 +104,22 @@ fn ended_clients_leave_no_threads_and_no_connections() {
 #[test]
 fn a_client_has_few_connections_and_threads() {
     let (_server, proxy) = behind_proxy();
-    let builder = LockClient::builder(proxy.url()).max_size(3);
+    let builder = patient(LockClient::builder(proxy.url())).max_size(3);
     let client = builder.build().unwrap();
     let guards: Vec<_> = (0..50)
         .map(|number| {
-            let lock = client.mutex_with(format!("x{number}"), renewed(2_400)).unwrap();
+            let lock = client.mutex_with(format!("x{number}"), renewed(9_000)).unwrap();
             lock.lock().unwrap()
         })
         .collect();
-    thread::sleep(ms(3_000));
-    assert!(guards.iter().all(leasehold::Guard::is_valid));
+    for guard in &guards {
+        let mut left = guard.remaining();
+        until("it is renewed", || {
+            assert!(guard.is_valid(), "{:?}", guard.loss());
+            let before = std::mem::replace(&mut left, guard.remaining());
+            left > before
+        });
+    }
     // The pool, the worker's, and later the subscriber's.
     assert!(proxy.connections() <= 5, "{}", proxy.connections());
 }

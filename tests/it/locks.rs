@@ -1,11 +1,12 @@
 //! The list of locks in use, and what its index costs.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::common::log::texts;
 use crate::common::queue::waiting;
-use crate::common::{SOON, ask, behind_proxy, heavy, ms, open, server, until, within};
+use crate::common::{SOON, ask, behind_proxy, heavy, ms, open, patient, server, until, within};
 use leasehold::{Inspection, Lease, LockClient, LockOptions, Locks, OwnedLease};
 use leasehold_support::fault::Operation;
 use leasehold_support::fault::network::SILENCE;
@@ -71,7 +72,7 @@ fn thousand_locks_are_listed_in_two_round_trips() {
         });
 
         let proxy = Proxy::start(&server).unwrap();
-        let client = LockClient::builder(proxy.url()).announce(false).build().unwrap();
+        let client = patient(LockClient::builder(proxy.url())).announce(false).build().unwrap();
         assert_eq!(listed(client.locks("lock:*").unwrap()).len(), 1_000);
         let requests = |operation| proxy.tally(Direction::Request, operation).seen;
         let before = requests(Operation::Other);
@@ -99,19 +100,19 @@ fn thousand_locks_are_listed_in_two_round_trips() {
             start.elapsed()
         );
 
-        // 21 seconds are once around: each lock is announced again once.
+        // About 20 seconds are once around: each lock is announced again once.
         server.reset_stats();
-        let (span, used) = (Duration::from_secs(21), processor(&server));
-        thread::sleep(span);
-        let (used, ran) = (processor(&server) - used, server.commands());
+        let (begin, used) = (Instant::now(), processor(&server));
+        until("all are announced again", || server.command_calls(&["zadd"]) >= 1_000);
+        let (span, used, ran) = (begin.elapsed(), processor(&server) - used, server.commands());
         let announced = announcements(&ran);
         println!(
             "the index of 1,000 locks and 200 waiters, two clients: {announced} commands in {span:?}; the \
              server's processor time for these and 200 heartbeats a second: {:.2} %",
             used / span.as_secs_f64() * 100.0
         );
-        assert!(announced <= 2 * 21, "{ran:?}");
-        assert!(ran.calls("zadd") >= 1_000, "they were not announced again: {ran:?}");
+        // One of each client a second.
+        assert!(announced <= 2 * (1 + span.as_secs()), "{ran:?}");
         for number in 0..200 {
             waiter.mutex(format!("lock:{number}")).unwrap().cancel_waits();
         }
@@ -125,40 +126,47 @@ fn index_alone_costs_few_commands_and_little_time() {
     let _turn = heavy();
     let server = server();
     let client = open(&server);
+    let begin = Instant::now();
     let _held = hold(&client, (0..1_000).map(|number| format!("lock:{number}")));
+    // How many ticks of a second there were in which some of them began.
+    let ticks = 1 + begin.elapsed().as_secs();
     until("all are announced", || entries(&server) == 1_000);
     server.reset_stats();
-    let (span, used) = (Duration::from_secs(21), processor(&server));
-    thread::sleep(span);
-    let (used, ran) = (processor(&server) - used, server.commands());
+    let (begin, used) = (Instant::now(), processor(&server));
+    until("all are announced again", || server.command_calls(&["zadd"]) >= 1_000);
+    let (span, used, ran) = (begin.elapsed(), processor(&server) - used, server.commands());
     println!(
         "1,000 lasting locks: {} announcements in {span:?}, {:.3} % of the server's processor",
         announcements(&ran),
         used / span.as_secs_f64() * 100.0
     );
-    // One a tick in which some are due; all began within a few.
-    assert!(announcements(&ran) <= 10, "{ran:?}");
+    // One a tick in which some are due, and a few for those that a late tick left to the next.
+    assert!(announcements(&ran) <= ticks + 9, "{ran:?}");
 }
 
 #[test]
 fn short_holds_and_short_waits_announce_nothing() {
     let server = server();
     let clients = [open(&server), open(&server)];
-    let end = Instant::now() + ms(4_000);
+    let (end, long) = (Instant::now() + ms(4_000), AtomicU64::new(0));
     thread::scope(|scope| {
         for client in &clients {
+            let long = &long;
             scope.spawn(move || {
                 let lock = client.mutex("x").unwrap();
                 while Instant::now() < end {
+                    let begin = Instant::now();
                     drop(lock.lock().unwrap());
+                    // What begins in one second and ends in the next may be announced.
+                    long.fetch_add(u64::from(begin.elapsed() > ms(500)), Ordering::SeqCst);
                     thread::sleep(ms(1));
                 }
             });
         }
     });
-    // A slow machine may have made one of them wait for longer than a second, but not all the time.
-    let ran = server.commands();
-    assert!(announcements(&ran) <= 1, "{ran:?}");
+    // A machine that stands still makes a wait long, and the hold that it waits for.
+    let (ran, long) = (server.commands(), 2 * long.into_inner());
+    assert!(announcements(&ran) <= long, "{long}: {ran:?}");
 }
 
 #[test]
@@ -178,16 +186,16 @@ fn foreign_locks_are_found_by_a_scan_only() {
     assert_eq!(server.commands().calls("keys"), 0);
 }
 
-/// Each step takes its time, so that the scan is not over within that of one command.
+/// Each step takes a part of that time, so that the scan is not over within it.
 #[test]
 fn scan_that_finds_nothing_returns_in_the_time_of_a_command() {
     let _turn = heavy();
     let (server, proxy) = behind_proxy();
     let fill = "for i = 1, 60000 do redis.call('SET', 'other:' .. i, i) end";
     ask::<()>(&server, &["EVAL", fill, "0"]);
-    let client = LockClient::builder(proxy.url()).command_timeout(ms(400)).build().unwrap();
+    let client = LockClient::builder(proxy.url()).command_timeout(ms(3_000)).build().unwrap();
     let mut locks = client.locks("lock:*").unwrap().with_scan();
-    let slow = proxy.add(Fault::reply("", Action::Delay(ms(50))).at(Operation::Other).sticky());
+    let slow = proxy.add(Fault::reply("", Action::Delay(ms(600))).at(Operation::Other).sticky());
     let error = locks.next().unwrap().unwrap_err();
     assert!(error.is_timeout() && slow.fired() < 60, "{error}, {}", slow.fired());
     proxy.heal();
@@ -224,7 +232,7 @@ fn foreign_values_are_read_within_bounds() {
 fn announcement_without_reply_costs_callers_no_connection() {
     let (_server, proxy) = behind_proxy();
     let silent = proxy.add(Fault::request("", SILENCE).at(Operation::Announce));
-    let client = LockClient::builder(proxy.url()).command_timeout(ms(800)).build().unwrap();
+    let client = LockClient::builder(proxy.url()).command_timeout(ms(3_000)).build().unwrap();
     let options = LockOptions::new().lease(Lease::renewed(SOON * 60));
     let guard = client.mutex_with("x", options).unwrap().lock().unwrap();
     until("it is sent", || silent.fired() == 1);
@@ -241,7 +249,7 @@ fn denied_announcement_is_warned_about_once() {
     let url = format!("{}?user=quiet&pass=secret", server.unix_url());
     let rule = ["ACL", "SETUSER", "quiet", "on", ">secret", "~*", "&*", "+@all", "-zadd"];
     ask::<()>(&server, &rule);
-    let client = LockClient::builder(url).label("denied").build().unwrap();
+    let client = patient(LockClient::builder(url)).label("denied").build().unwrap();
     let guard = client.mutex("a").unwrap().lock().unwrap();
     // Other tests are warned about their servers.
     let address = server.socket().display().to_string();
@@ -264,33 +272,29 @@ fn println_all(texts: &[String]) {
 fn full_memory_is_no_reason_for_a_warning() {
     let server = server();
     texts(&[]);
-    let client = LockClient::builder(server.url()).build().unwrap();
+    let client = open(&server);
     let guard = client.mutex("full").unwrap().lock().unwrap();
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    until("it is refused", || server.error_count("OOM") > 0);
+    // It is not repeated each second.
     thread::sleep(ms(2_500));
     assert_eq!((entries(&server), server.error_count("OOM")), (0, 1));
     guard.check().unwrap();
     ask::<()>(&server, &["CONFIG", "SET", "maxmemory", "0"]);
-    within(SOON * 4, "it is announced later", || {
-        thread::sleep(ms(200));
-        entries(&server) == 1
-    });
+    within(SOON * 4, "it is announced later", || entries(&server) == 1);
 }
 
 #[test]
 fn locks_of_a_cluster_are_listed_from_all_its_nodes() {
     let cluster = Cluster::start(3, 0).unwrap();
     let urls = cluster.urls();
-    let client = || LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+    let client = || patient(LockClient::builder(&urls[0]).cluster(&urls[1..])).build().unwrap();
     let (client, other) = (client(), client());
     let names = [0, 1, 2].map(|master| cluster.name_at(master, "lock"));
     let _held = hold(&client, names.iter().cloned());
     let mut expected: Vec<String> = names.iter().map(|name| format!("mutex {name}")).collect();
     expected.sort();
-    until("all are announced", || {
-        thread::sleep(ms(100));
-        other.locks("*").unwrap().count() == 3
-    });
+    until("all are announced", || other.locks("*").unwrap().count() == 3);
     assert_eq!(listed(other.locks("*").unwrap()), expected);
     let home = cluster.home("leasehold:index");
     for (number, node) in cluster.masters().iter().enumerate() {
@@ -307,10 +311,8 @@ fn locks_of_a_cluster_are_listed_from_all_its_nodes() {
 fn locks_behind_sentinels_are_listed() {
     let group = Group::start(1, SOON * 6).unwrap();
     let url = format!("redis://{}", Group::MASTER);
-    let client = LockClient::builder(url).sentinels(group.sentinel_urls()).build().unwrap();
+    let client =
+        patient(LockClient::builder(url).sentinels(group.sentinel_urls())).build().unwrap();
     let _guard = client.mutex("a").unwrap().lock().unwrap();
-    until("it is announced", || {
-        thread::sleep(ms(100));
-        client.locks("*").unwrap().count() == 1
-    });
+    until("it is announced", || client.locks("*").unwrap().count() == 1);
 }

@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::redis::{self, FromRedisValue};
 use leasehold::{Lease, LockClient, LockOptions};

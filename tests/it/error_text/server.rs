@@ -10,7 +10,7 @@ use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault, Proxy, Server, or_skip};
 
 use super::row::{Row, row};
-use crate::common::{SOON, ask, ms, renewed, until};
+use crate::common::{SOON, ask, ms, open_at, patient, renewed, until};
 
 /// How long a server may take to speak that will not.
 const HASTE: std::time::Duration = ms(300);
@@ -20,7 +20,7 @@ fn start() -> Server {
 }
 
 fn open(url: impl AsRef<str>) -> Error {
-    LockClient::open(url).unwrap_err()
+    patient(LockClient::builder(url)).connect_now(true).build().unwrap_err()
 }
 
 fn lock(client: &LockClient) -> Error {
@@ -37,7 +37,8 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn connecting() -> Vec<Row> {
     let server = start();
-    let client = LockClient::builder(server.tcp_url()).give_up_after(ms(100)).build().unwrap();
+    let client =
+        patient(LockClient::builder(server.tcp_url())).give_up_after(ms(100)).build().unwrap();
     client.mutex("orders:42").unwrap().lock().unwrap().release().unwrap();
     let mut rows = vec![
         row(
@@ -93,10 +94,10 @@ fn users() -> Vec<Row> {
     let scriptless = user("scriptless", &["~*", "&*", "+@all", "-eval", "-evalsha"]);
     let keyless = user("keyless", &["~other", "&*", "+@all"]);
     let deaf = user("deaf", &["~*", "&*", "+@all", "-subscribe"]);
-    let holder = LockClient::open(server.tcp_url()).unwrap();
+    let holder = open_at(server.tcp_url());
     let _guard = holder.mutex("orders:42").unwrap().lock().unwrap();
-    let keyless = LockClient::builder(keyless).build().unwrap();
-    let deaf = LockClient::builder(deaf).build().unwrap();
+    let keyless = open_at(keyless);
+    let deaf = open_at(deaf);
     let waiting = deaf.mutex("orders:42").unwrap().try_lock_for(SOON).unwrap_err();
     ask::<()>(&server, &["CONFIG", "SET", "requirepass", "secret"]);
     vec![
@@ -127,15 +128,27 @@ fn silence() -> Vec<Row> {
     let builder = LockClient::builder(proxy.url()).max_size(1).max_wait(HASTE);
     let client = builder.command_timeout(ms(1_000)).give_up_after(ms(100)).build().unwrap();
     let working = LockClient::builder(server.tcp_url()).command_timeout(HASTE).build().unwrap();
-    let held = working.mutex("orders:1").unwrap().lock().unwrap();
-    until("it is connected", || client.mutex("x").unwrap().is_locked().is_ok());
-    let hang = proxy.add(Fault::request("orders:42", Action::Hold));
-    let (first, second) = thread::scope(|scope| {
-        let first = scope.spawn(|| lock(&client));
-        assert!(hang.wait_fired(SOON), "the first has the connection");
-        let second = client.mutex("orders:2").unwrap().is_locked().unwrap_err();
-        (first.join().unwrap(), second)
+    let mut held = None;
+    until("it is held", || {
+        held = working.mutex("orders:1").unwrap().try_lock().ok().flatten();
+        held.is_some()
     });
+    let held = held.unwrap();
+    until("it is connected", || client.mutex("x").unwrap().is_locked().is_ok());
+    // The second may come when the first has ended.
+    let (first, second) = loop {
+        let hang = proxy.add(Fault::request("orders:42", Action::Hold));
+        let (first, second) = thread::scope(|scope| {
+            let first = scope.spawn(|| lock(&client));
+            assert!(hang.wait_fired(SOON), "the first has the connection");
+            let second = client.mutex("orders:2").unwrap().is_locked();
+            (first.join().unwrap(), second)
+        });
+        if let Err(second) = second {
+            break (first, second);
+        }
+        hang.release();
+    };
     server.pause();
     rows.push(row(
         "Redis hangs when a lock is taken",
@@ -172,12 +185,12 @@ fn states() -> Vec<Row> {
     let mut rows = Vec::new();
     let (_master, replica) = Server::start_with_replica().unwrap();
     let client = |server: &Server| {
-        LockClient::builder(server.tcp_url()).give_up_after(ms(50)).build().unwrap()
+        patient(LockClient::builder(server.tcp_url())).give_up_after(ms(50)).build().unwrap()
     };
     rows.push(row("the address of a replica", "use that of the master", lock(&client(&replica))));
     let server = start();
     let proxy = Proxy::start(&server).unwrap();
-    let between = LockClient::open(proxy.url()).unwrap();
+    let between = open_at(proxy.url());
     let garbage = Action::Garbage(b"*1\r\n:7\r\n".to_vec());
     proxy.add(Fault::reply("", garbage).at(Operation::Inspect));
     rows.push(row(
@@ -248,7 +261,7 @@ fn states() -> Vec<Row> {
 
 fn disks() -> [Row; 2] {
     let synced = |server: &Server| {
-        let client = LockClient::open(server.tcp_url()).unwrap();
+        let client = open_at(server.tcp_url());
         let disks = LockOptions::new().min_fsyncs(true, 0, ms(500));
         client.mutex_with("orders:42", disks).unwrap().try_lock().unwrap_err()
     };

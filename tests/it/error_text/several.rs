@@ -6,7 +6,7 @@ use leasehold::{Error, LockClient, QuorumClient};
 use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
 
 use super::row::{Row, row};
-use crate::common::{SOON, ms};
+use crate::common::{SOON, ms, open_at, patient};
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = sentinels();
@@ -75,13 +75,14 @@ fn cluster() -> Vec<Row> {
         error.build().unwrap_err(),
     )];
     let cluster = Cluster::start(3, 0).unwrap();
-    let plain = LockClient::open(&cluster.urls()[0]).unwrap();
+    let plain = open_at(&cluster.urls()[0]);
     // A name of its own: the table shows it.
     let there = cluster.name_at(1, "orders");
     let error = plain.mutex(&there).unwrap().lock().unwrap_err();
     rows.push(named("a node of a cluster without `.cluster(…)`", "add it", error, &there));
-    let client =
-        LockClient::builder(&cluster.urls()[0]).cluster(&cluster.urls()[1..]).build().unwrap();
+    let client = patient(LockClient::builder(&cluster.urls()[0]).cluster(&cluster.urls()[1..]))
+        .build()
+        .unwrap();
     let guard = client.mutex(&there).unwrap().lock().unwrap();
     let elsewhere = cluster.name_at(2, "sales");
     let error = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg(&elsewhere)).unwrap_err();
@@ -101,7 +102,7 @@ fn named(did: &'static str, to_do: &'static str, error: leasehold::Error, name: 
 fn quorum() -> Vec<Row> {
     let servers: Vec<Server> = (0..3).map(|_| Server::builder().tcp().start().unwrap()).collect();
     let urls: Vec<String> = servers.iter().map(Server::tcp_url).collect();
-    let builder = || QuorumClient::builder(&urls).keeps_data(true).node_timeout(ms(1_000));
+    let builder = || QuorumClient::builder(&urls).keeps_data(true).node_timeout(SOON);
     let guard = builder().build().unwrap().mutex("orders:42").unwrap().lock().unwrap();
     let error = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("sales")).unwrap_err();
     let mut rows = vec![row("a transaction in a quorum", "check the fencing token there", error)];

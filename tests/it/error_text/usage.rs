@@ -246,15 +246,15 @@ fn losses() -> Vec<Row> {
     thread::scope(|scope| {
         let all = [
             scope.spawn(|| {
-                let error = lost(fixed(300), |_| {});
+                let error = lost(fixed(2_000), |_| {});
                 row("the work takes longer than a fixed lease", "use a renewed lease", error)
             }),
             scope.spawn(|| {
-                let error = lost(renewed(900).max_renewals(1), |_| {});
+                let error = lost(renewed(6_000).max_renewals(1), |_| {});
                 row("the work takes longer than `max_renewals` allows", "raise it", error)
             }),
             scope.spawn(|| {
-                let error = lost(kept.max_hold(ms(300)), |_| {});
+                let error = lost(kept.max_hold(ms(2_000)), |_| {});
                 row("the work takes longer than `max_hold`", "raise it or shorten the work", error)
             }),
             scope.spawn(|| {
@@ -272,7 +272,7 @@ fn losses() -> Vec<Row> {
                 row("somebody overwrites the key of a held lock", "find out who", error)
             }),
             scope.spawn(|| {
-                let error = lost(renewed(900), |server| server.kill());
+                let error = lost(renewed(4_000), |server| server.kill());
                 row("Redis is away for longer than the lease", "use a longer lease", error)
             }),
             scope.spawn(paused),
@@ -317,10 +317,10 @@ fn waits() -> Vec<Row> {
     let server = Server::builder().tcp().start().unwrap();
     let (client, other) = (open(&server), open(&server));
     let guard = other.mutex(NAME).unwrap().lock().unwrap();
-    let error = client.with_lock(NAME, ms(200), Lease::default(), || ()).unwrap_err();
+    let error = client.with_lock(NAME, ms(2_000), Lease::default(), || ()).unwrap_err();
     let mut rows = vec![row("`with_lock` while another has it", "wait longer", error)];
     std::mem::forget(guard);
-    let error = client.with_lock(NAME, ms(200), Lease::default(), || ()).unwrap_err();
+    let error = client.with_lock(NAME, ms(2_000), Lease::default(), || ()).unwrap_err();
     rows.push(row("another forgot its guard (`mem::forget`)", "set max_hold there", error));
     let lock = client.mutex(NAME).unwrap();
     let waiting = client.mutex(NAME).unwrap();
