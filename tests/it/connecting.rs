@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{SOON, ask, ms, until, within};
+use crate::common::{SOON, ask, ms, patient, until};
 use leasehold::redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo};
 use leasehold::{Error, LockClient, QuorumClient};
 use leasehold_support::lag::Spent as _;
@@ -50,7 +50,7 @@ fn denied<T: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T, Error>) {
 fn refused_password_is_not_sent_again_unprompted() {
     let server = tcp();
     set_password(&server, "right");
-    let client = LockClient::builder(url(&server)).min_idle(2).build().unwrap();
+    let client = patient(LockClient::builder(url(&server))).min_idle(2).build().unwrap();
     let lock = client.mutex("x").unwrap();
     denied(|| lock.try_lock());
     let servers = [server];
@@ -60,9 +60,7 @@ fn refused_password_is_not_sent_again_unprompted() {
     // Each caller has one attempt, and its answer at once.
     server.reset_stats();
     for _ in 0..5 {
-        let begin = Instant::now();
         assert!(lock.try_lock().unwrap_err().is_denied());
-        assert!(begin.spent() < ms(700), "{:?}", begin.spent());
     }
     let count = refused(&server);
     assert!((5..=11).contains(&count), "{count} refused sign-ins");
@@ -75,7 +73,7 @@ fn refused_password_is_not_repeated_at_any_of_several() {
     let servers: Vec<Server> = (0..3).map(|_| tcp()).collect();
     servers.iter().for_each(|server| set_password(server, "right"));
     let builder = QuorumClient::builder(servers.iter().map(url)).keeps_data(true);
-    let client = builder.node_timeout(ms(2_000)).build().unwrap();
+    let client = builder.node_timeout(SOON).build().unwrap();
     let lock = client.mutex("x").unwrap();
     denied(|| lock.try_lock());
     let counts = refused_within(REST, &servers);
@@ -89,7 +87,7 @@ fn refused_password_is_not_repeated_in_a_cluster() {
     let cluster = Cluster::start(3, 0).unwrap();
     cluster.masters().iter().for_each(|server| set_password(server, "right"));
     let urls: Vec<String> = cluster.masters().iter().map(url).collect();
-    let client = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+    let client = patient(LockClient::builder(&urls[0]).cluster(&urls[1..])).build().unwrap();
     let lock = client.mutex("x").unwrap();
     denied(|| lock.try_lock());
     // A listener that retries unasked pauses for at most five seconds, so that this is time for two sign-ins.
@@ -107,7 +105,7 @@ fn refused_password_is_not_repeated_at_sentinels() {
         group.sentinels.iter().map(|it| Proxy::to_addr(it.addr()).unwrap()).collect();
     let urls = proxies.iter().map(|proxy| format!("redis://locks:wrong@{}", proxy.addr()));
     let builder = LockClient::builder("redis://mymaster/0").sentinels(urls);
-    let client = builder.build().unwrap();
+    let client = patient(builder).build().unwrap();
     let lock = client.mutex("x").unwrap();
     denied(|| lock.try_lock());
     let accepted = || proxies.iter().map(Proxy::accepted).sum::<u64>();
@@ -133,16 +131,17 @@ fn refusing_node_is_not_subscribed_to_unprompted() {
     let cluster = Cluster::start(3, 0).unwrap();
     cluster.masters().iter().for_each(|server| set_password(server, "wrong"));
     let urls: Vec<String> = cluster.masters().iter().map(url).collect();
-    let builder = LockClient::builder(&urls[0]).cluster(&urls[1..]).command_timeout(SOON);
+    let builder = patient(LockClient::builder(&urls[0]).cluster(&urls[1..]));
     let client = builder.build().unwrap();
-    let other = LockClient::builder(cluster.urls().remove(0)).cluster([""; 0]).build().unwrap();
+    let other =
+        patient(LockClient::builder(cluster.urls().remove(0)).cluster([""; 0])).build().unwrap();
     let name = cluster.name_at(2, "x");
     let listens = |server: &Server| {
         ask::<String>(server, &["CLIENT", "LIST", "TYPE", "PUBSUB"]).contains("user=locks")
     };
     let held = other.mutex(&name).unwrap().lock().unwrap();
     let lock = client.mutex(&name).unwrap();
-    assert!(lock.try_lock_for(ms(500)).unwrap().is_none());
+    until("it is refused", || matches!(lock.try_lock_for(ms(500)), Ok(None)));
     until("it listens at all", || cluster.masters().iter().all(listens));
     held.release().unwrap();
     let node = &cluster.masters()[2];
@@ -196,9 +195,10 @@ fn behind_sign_in() -> (Server, Proxy, String) {
 #[test]
 fn slow_connection_may_take_connect_timeout() {
     let (_server, proxy, url) = behind_sign_in();
-    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
-    // The longest wait for a free connection and for a reply is a second.
-    let client = LockClient::builder(url).connect_timeout(SOON).build().unwrap();
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(4_500))));
+    // Longer than the longest wait for a free connection and for a reply.
+    let builder = LockClient::builder(url).max_wait(ms(3_000)).command_timeout(ms(3_000));
+    let client = builder.connect_timeout(SOON).build().unwrap();
     client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
     assert_eq!(slow.fired(), 1);
 }
@@ -209,7 +209,7 @@ fn slow_connection_may_take_connect_timeout() {
 fn wait_for_a_free_connection_lasts_max_wait() {
     let (_server, proxy, url) = behind_sign_in();
     let builder = LockClient::builder(url).max_size(1).max_wait(SOON).connect_timeout(SOON);
-    let client = builder.build().unwrap();
+    let client = builder.command_timeout(ms(3_000)).build().unwrap();
     client.mutex("x").unwrap().try_lock().unwrap().expect("its own").release().unwrap();
     let stuck = proxy.add(Fault::request("stuck", Action::Hold));
     let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(700))).sticky());
@@ -226,9 +226,9 @@ fn wait_for_a_free_connection_lasts_max_wait() {
 #[test]
 fn connecting_time_does_not_count_as_max_wait() {
     let (_server, proxy, url) = behind_sign_in();
-    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(1_500))));
+    let slow = proxy.add(Fault::request("AUTH", Action::Delay(ms(4_500))));
     // Less than it takes to connect: that time does not count as waiting for others.
-    let builder = LockClient::builder(url).connect_timeout(SOON).max_wait(ms(500));
+    let builder = patient(LockClient::builder(url)).max_wait(ms(3_000));
     let client = builder.max_size(4).build().unwrap();
     thread::scope(|scope| {
         for number in 0..32 {
@@ -258,7 +258,7 @@ fn dropped_client_closes_its_connections_while_refused() {
     });
     assert!(proxy.connections() > 0);
     drop(client);
-    within(ms(3_000), "all are closed", || proxy.connections() == 0);
+    until("all are closed", || proxy.connections() == 0);
 }
 
 #[test]
@@ -273,7 +273,8 @@ fn connection_info_logs_in_and_selects_its_database() {
     {
         let info = address.into_connection_info().unwrap();
         let info = info.set_redis_settings(settings());
-        let builder = LockClient::builder_with_info(info.clone()).connect_now(true);
+        let builder = LockClient::builder_with_info(info.clone());
+        let builder = patient(builder).connect_now(true);
         assert!(!format!("{builder:?}").contains("p@ss"), "{builder:?}");
         let guard = builder.build().unwrap().mutex("x").unwrap().lock().unwrap();
         assert_eq!(ask::<String>(&server, &["INFO", "keyspace"]).matches("db3:").count(), 1);

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::queue::{listens, wait_for, waiting};
-use crate::common::{AtLast, SOON, ask, exists, ms, open, pttl, renewed, server, until, within};
+use crate::common::{
+    AtLast, SOON, ask, exists, ms, open, open_at, patient, pttl, renewed, server, until, within,
+};
 use leasehold::{LockClient, LockClientBuilder, LockOptions, QuorumClient, Wait};
 use leasehold_support::fault::{Direction, Operation};
 use leasehold_support::lag::{self, Spent as _};
@@ -50,8 +52,7 @@ impl Pair {
     }
 
     fn client(&self) -> LockClientBuilder {
-        let builder = LockClient::builder(self.address.url()).give_up_after(SOON * 3);
-        builder.command_timeout(ms(2_000))
+        patient(LockClient::builder(self.address.url())).give_up_after(SOON * 3)
     }
 
     /// A client that listens to the master.
@@ -172,7 +173,7 @@ fn a_refused_transaction_moves_the_listener() {
 #[test]
 fn a_refused_renewal_moves_the_listener() {
     moves_when_it_is_seen(|pair, client| {
-        let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
+        let guard = client.mutex_with("x", renewed(9_000)).unwrap().lock().unwrap();
         // By then the worker has its connection.
         let mut left = pttl(&pair.old, "x");
         until("it is renewed", || std::mem::replace(&mut left, pttl(&pair.old, "x")) < left);
@@ -234,7 +235,7 @@ fn a_listener_of_a_user_without_role_finds_out() {
         assert!(reply.contains("no permissions"), "{reply}");
     }
     let url = pair.address.url().replace("redis://", "redis://locks:secret@");
-    let client = LockClient::builder(url).give_up_after(SOON).build().unwrap();
+    let client = patient(LockClient::builder(url)).give_up_after(SOON).build().unwrap();
     listens(&pair.old, &client);
     finds_out(&pair, &client, true);
 }
@@ -244,6 +245,8 @@ fn a_listener_of_a_user_without_role_finds_out() {
 fn new_connection_makes_an_idle_listener_ask_soon() {
     let pair = Pair::start();
     let client = pair.listening();
+    // So one that waits for no reply is there.
+    assert!(!client.mutex("x").unwrap().is_locked().unwrap());
     pair.swap();
     let killed: u64 = ask(&pair.old, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     assert!(killed > 0);
@@ -258,7 +261,7 @@ fn new_connection_makes_an_idle_listener_ask_soon() {
 fn a_slow_reply_keeps_the_listener() {
     let server = server();
     let proxy = Proxy::start(&server).unwrap();
-    let client = LockClient::open(proxy.url()).unwrap();
+    let client = open_at(proxy.url());
     listens(&server, &client);
     let asked = || server.commands().calls("hello");
     let connection = || {
@@ -354,7 +357,7 @@ fn quorum_listener_leaves_a_demoted_server() {
     let others = [server(), server()];
     let client = |url: String| {
         let urls = [url, others[0].unix_url(), others[1].unix_url()];
-        QuorumClient::builder(urls).keeps_data(true).node_timeout(ms(2_000)).build().unwrap()
+        QuorumClient::builder(urls).keeps_data(true).node_timeout(SOON).build().unwrap()
     };
     let lock = |client: &QuorumClient| {
         client.mutex_with("x", LockOptions::new().wait(Wait::notify())).unwrap()
@@ -406,7 +409,7 @@ fn idle_listener_of_a_quorum_asks_seldom() {
     let servers = [server(), server(), server()];
     let lock = || {
         let builder = QuorumClient::builder(servers.iter().map(Server::unix_url));
-        let client = builder.keeps_data(true).node_timeout(ms(2_000)).build().unwrap();
+        let client = builder.keeps_data(true).node_timeout(SOON).build().unwrap();
         client.mutex_with("x", LockOptions::new().wait(Wait::notify())).unwrap()
     };
     let (guard, lock) = (lock().lock().unwrap(), lock());
@@ -423,10 +426,10 @@ fn idle_listener_of_a_quorum_asks_seldom() {
 fn idle_listener_of_a_cluster_asks_seldom() {
     let cluster = Cluster::start(3, 0).unwrap();
     let urls = cluster.urls();
-    let client = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+    let client = patient(LockClient::builder(&urls[0]).cluster(&urls[1..])).build().unwrap();
     let guard = client.mutex("x").unwrap().lock().unwrap();
     thread::scope(|scope| {
-        let other = LockClient::builder(&urls[0]).cluster(&urls[1..]).build().unwrap();
+        let other = patient(LockClient::builder(&urls[0]).cluster(&urls[1..])).build().unwrap();
         let waiter = wait_for(scope, &other.mutex("x").unwrap());
         until("it listens", || cluster.masters().iter().all(|server| listeners(server) > 0));
         asks_seldom(cluster.masters());

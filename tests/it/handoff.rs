@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::queue::{listens, waiting};
 use crate::common::{
-    AtLast, SLACK, SOON, ask, exists, fixed, ms, open, renewed, server, until, warm, within,
+    AtLast, SOON, all_renewed, ask, exists, fixed, ms, open, patient, renewed, server, until, warm,
 };
 use leasehold::{LockClient, LockOptions, LossCause, Mutex, Release, Wait};
 use leasehold_support::fault::Operation;
-use leasehold_support::lag::Spent as _;
 use leasehold_support::{Action, Fault, Proxy, Server};
 
 /// How many scripts were sent: attempts, releases, renewals.
@@ -177,15 +176,15 @@ fn passing_on_is_bounded_while_another_process_waits() {
     let server = server();
     let ours = listener(&server);
     let others = [listener(&server), listener(&server), listener(&server)];
-    let end = Instant::now() + ms(1_000);
+    // Others have had their turns by then.
+    let (end, turns) = (AtomicBool::new(false), AtomicU32::new(0));
     let holds = Shared::new(Vec::new());
-    let longest = Shared::new(Duration::ZERO);
     thread::scope(|scope| {
         for _ in 0..8 {
-            let lock = ours.mutex_with("x", renewed(10_000).local_handoffs(MOST)).unwrap();
-            let holds = &holds;
+            let lock = ours.mutex_with("x", renewed(60_000).local_handoffs(MOST)).unwrap();
+            let (holds, end) = (&holds, &end);
             scope.spawn(move || {
-                while Instant::now() < end {
+                while !end.load(Ordering::SeqCst) {
                     let _guard = lock.lock().unwrap();
                     holds.lock().unwrap().push(true);
                 }
@@ -193,30 +192,25 @@ fn passing_on_is_bounded_while_another_process_waits() {
         }
         // Three, so that there is always one who waits when ours get it.
         for other in &others {
-            let lock = other.mutex_with("x", renewed(10_000)).unwrap();
-            let (holds, longest) = (&holds, &longest);
+            let lock = other.mutex_with("x", renewed(60_000)).unwrap();
+            let (holds, end, turns) = (&holds, &end, &turns);
             scope.spawn(move || {
-                while Instant::now() < end {
-                    let begin = Instant::now();
-                    let _guard = lock.lock().unwrap();
-                    let mut longest = longest.lock().unwrap();
-                    *longest = begin.spent().max(*longest);
-                    drop(longest);
+                while turns.fetch_add(1, Ordering::SeqCst) < 40 {
+                    let _guard = lock.try_lock_for(SOON).unwrap().expect("a turn");
                     holds.lock().unwrap().push(false);
                     // So that the others are surely back in the queue.
                     thread::sleep(ms(5));
                 }
+                end.store(true, Ordering::SeqCst);
             });
         }
     });
-    let (holds, longest) = (holds.into_inner().unwrap(), longest.into_inner().unwrap());
-    let others = holds.iter().filter(|&&ours| !ours).count();
+    let holds = holds.into_inner().unwrap();
     let first = holds.iter().position(|&ours| !ours).unwrap();
     let last = holds.iter().rposition(|&ours| !ours).unwrap();
     let runs: Vec<usize> = holds[first..=last].split(|&ours| !ours).map(<[bool]>::len).collect();
     let most = runs.iter().copied().max().unwrap();
     assert!(most <= MOST as usize + 1, "{most} in a row");
-    assert!(others > 20 && longest < ms(500) + SLACK, "{others} holds, {longest:?} at most");
     assert!(runs.contains(&(MOST as usize + 1)), "nothing was passed on: {runs:?}");
 }
 
@@ -242,14 +236,12 @@ fn newcomer_ends_the_passing_on_in_a_busy_process() {
         }
         until("it goes round", || holds.load(Ordering::SeqCst) > 20);
         let (quick, slow) = (listener(&server), open(&server));
-        let mut took = Vec::new();
         for client in [&quick, &quick, &slow] {
-            let begin = Instant::now();
-            drop(client.mutex("x").unwrap().lock().unwrap());
-            took.push(begin.spent());
-            thread::sleep(ms(20));
+            let guard = client.mutex("x").unwrap().try_lock_for(SOON).unwrap().expect("a turn");
+            drop(guard);
+            let before = holds.load(Ordering::SeqCst);
+            until("it goes round again", || holds.load(Ordering::SeqCst) > before + 20);
         }
-        assert!(took.iter().all(|&took| took < ms(300) + SLACK), "{took:?}");
     });
 }
 
@@ -263,7 +255,7 @@ fn passing_on_is_bounded_in_time_while_another_process_waits() {
     thread::scope(|scope| {
         let _end = AtLast(&done);
         for _ in 0..4 {
-            let lock = ours.mutex_with("x", renewed(10_000).local_handoffs(u32::MAX)).unwrap();
+            let lock = ours.mutex_with("x", renewed(60_000).local_handoffs(u32::MAX)).unwrap();
             let (done, holds) = (&done, &holds);
             scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
@@ -334,7 +326,7 @@ fn lease_with_an_unanswered_command_is_not_passed_on() {
     for what in ["acquire", "extend", "extend again", "check"] {
         let proxy = Proxy::start(&server).unwrap();
         // Shorter than a lease goes round in any case.
-        let builder = LockClient::builder(proxy.url()).command_timeout(ms(600));
+        let builder = patient(LockClient::builder(proxy.url())).command_timeout(ms(600));
         let client = builder.build().unwrap();
         listens(&server, &client);
         let lock = client.mutex("x").unwrap();
@@ -382,15 +374,16 @@ fn lease_with_an_unanswered_command_is_not_passed_on() {
 fn max_hold_counts_for_each_hold() {
     let server = server();
     let client = listener(&server);
-    let lock = client.mutex_with("x", renewed(8_000).max_hold(ms(2_000))).unwrap();
+    let lock = client.mutex_with("x", renewed(60_000).max_hold(ms(2_000))).unwrap();
     let tokens = Shared::new(Vec::new());
     pass_through(&lock, 3, |number, guard| {
         tokens.lock().unwrap().push(guard.fencing_token());
         if number < 2 {
+            // Two of these are longer than a hold may be.
             thread::sleep(ms(1_200));
-            guard.release().unwrap();
+            let _ = guard.release();
         } else {
-            within(ms(2_000) + SLACK, "it ends", || !guard.is_valid());
+            until("it ends", || !guard.is_valid());
             assert_eq!(guard.loss().unwrap().cause(), LossCause::MaxHold);
         }
     });
@@ -403,7 +396,7 @@ fn max_hold_counts_for_each_hold() {
 fn max_renewals_counts_for_each_hold() {
     let server = server();
     let client = listener(&server);
-    let lock = client.mutex_with("x", renewed(3_000).max_renewals(1)).unwrap();
+    let lock = client.mutex_with("x", renewed(6_000).max_renewals(1)).unwrap();
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
         let next = scope.spawn(|| {
@@ -413,15 +406,14 @@ fn max_renewals_counts_for_each_hold() {
             (begin.elapsed(), token)
         });
         until("it waits", || guard.waiters() == 1);
-        // Its one renewal has happened by then.
-        thread::sleep(ms(1_500));
-        assert!(guard.is_valid());
+        // That is its only one.
+        all_renewed([&guard]);
         let token = guard.fencing_token();
         guard.release().unwrap();
         let (lasted, next) = next.join().unwrap();
         assert!(next > token);
         // One lease at least: it was renewed once in this hold.
-        assert!(lasted > ms(2_900), "the hold lasted only {lasted:?}");
+        assert!(lasted > ms(5_900), "the hold lasted only {lasted:?}");
     });
 }
 
@@ -430,8 +422,8 @@ fn max_renewals_counts_for_each_hold() {
 fn fixed_hold_is_not_passed_the_rest_of_a_lease() {
     let server = server();
     let client = listener(&server);
-    let guard = client.mutex_with("x", renewed(3_000)).unwrap().lock().unwrap();
-    let lock = client.mutex_with("x", renewed(3_000).max_renewals(0)).unwrap();
+    let guard = client.mutex_with("x", renewed(6_000)).unwrap().lock().unwrap();
+    let lock = client.mutex_with("x", renewed(6_000).max_renewals(0)).unwrap();
     thread::scope(|scope| {
         let next = scope.spawn(|| {
             let guard = lock.lock().unwrap();
@@ -440,11 +432,11 @@ fn fixed_hold_is_not_passed_the_rest_of_a_lease() {
             begin.elapsed()
         });
         until("it waits", || guard.waiters() == 1);
-        // Not yet renewed.
-        thread::sleep(ms(800));
+        // Not yet renewed, if the machine runs.
+        until("a part of it is over", || guard.remaining() < ms(5_000));
         guard.release().unwrap();
         let lasted = next.join().unwrap();
-        assert!(lasted > ms(2_600), "the hold lasted only {lasted:?}");
+        assert!(lasted > ms(5_600), "the hold lasted only {lasted:?}");
     });
 }
 
@@ -467,15 +459,17 @@ fn timed_out_waiter_never_swallows_a_hand_off() {
             let (hurried, patient) = (&lock, &lock);
             let hurried = scope.spawn(move || {
                 let begin = Instant::now();
-                let got = hurried.try_lock_for(wait).unwrap();
-                (got.is_some(), begin.elapsed())
+                let got = match hurried.try_lock_for(wait) {
+                    Ok(got) => got.is_some(),
+                    // Its process was held up until its time was over.
+                    Err(error) if error.is_timeout() || error.is_unknown_outcome() => false,
+                    Err(error) => panic!("{error:?}"),
+                };
+                (got, begin.elapsed())
             });
             until("it waits", || guard.waiters() >= 1 || hurried.is_finished());
             let patient = scope.spawn(move || {
-                let begin = Instant::now();
-                let guard = patient.try_lock_for(SOON).unwrap().expect("its turn");
-                guard.release().unwrap();
-                begin.spent()
+                patient.try_lock_for(SOON).unwrap().expect("its turn").release().unwrap();
             });
             // Close to its end, and well before.
             let before = [600, 4_000][usize::from(round % 4 == 3)];
@@ -484,8 +478,7 @@ fn timed_out_waiter_never_swallows_a_hand_off() {
             let (got, took) = hurried.join().unwrap();
             *if got { &mut some } else { &mut none } += 1;
             assert!(got || took >= wait, "gave up after {took:?}");
-            let took = patient.join().unwrap();
-            assert!(took < ms(600), "round {round}: {took:?}");
+            patient.join().unwrap();
         });
     }
     until("it is free", || !exists(&server, "x"));
@@ -498,26 +491,29 @@ fn the_deadlines_of_threads_are_kept_while_the_lock_goes_round() {
     let lock = client.mutex("x").unwrap();
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
-        let begin = Instant::now();
-        let waiters: Vec<_> = (0..10)
-            .map(|number| {
-                let lock = &lock;
-                scope.spawn(move || {
-                    let wait = ms(60 * number + 20);
-                    let begin = Instant::now();
-                    let got = lock.try_lock_for(wait).unwrap().is_some();
-                    (wait, got, begin.elapsed(), begin.spent())
-                })
+        let wait = |wait| {
+            let lock = &lock;
+            scope.spawn(move || {
+                let begin = Instant::now();
+                (wait, lock.try_lock_for(wait).map(|got| got.is_some()), begin.elapsed())
             })
-            .collect();
-        thread::sleep(ms(330));
-        guard.release().unwrap();
-        let free = Instant::now();
-        for waiter in waiters {
-            let (wait, got, lasted, took) = waiter.join().unwrap();
-            assert!(took < wait + SLACK && (got || lasted >= wait), "{wait:?}: {got}, {took:?}");
-            assert!(got || begin + wait < free + SLACK, "{wait:?}: it was free by then");
+        };
+        // By turns, so that those whose time ends stand between the others.
+        let (short, long): (Vec<_>, Vec<_>) =
+            (0..5).map(|number| (wait(ms(60 * number + 20)), wait(SOON))).unzip();
+        for waiter in short {
+            let (wait, got, lasted) = waiter.join().unwrap();
+            match got {
+                Ok(got) => assert!(!got && lasted >= wait, "{wait:?}: {got}, {lasted:?}"),
+                // Its process was held up until its time was over.
+                Err(error) => {
+                    assert!(error.is_timeout() || error.is_unknown_outcome(), "{error:?}")
+                }
+            }
         }
+        assert!(long.iter().all(|waiter| !waiter.is_finished()), "the lock is held");
+        guard.release().unwrap();
+        assert!(long.into_iter().all(|waiter| waiter.join().unwrap().1.unwrap()), "it is free");
     });
 }
 
@@ -540,17 +536,15 @@ fn cancellation_during_a_hand_off_is_not_lost() {
             until("the first one asks", || waiting(&server, "x") == 1 || first.is_finished());
             let second = scope.spawn(|| lock.lock().map(drop));
             let called_off = first.join().unwrap();
-            let begin = Instant::now();
-            while called_off == 1 && !second.is_finished() && begin.spent() < ms(500) {
-                thread::sleep(ms(1));
-            }
-            let heard = second.is_finished();
-            until("it is called off at last", || {
-                lock.cancel_waits();
+            until("it is called off", || {
+                // One that was told of ends by itself.
+                assert!(called_off <= 1, "round {round}: {called_off} waits");
+                if called_off == 0 {
+                    lock.cancel_waits();
+                }
                 second.is_finished()
             });
             assert!(second.join().unwrap().unwrap_err().is_cancelled());
-            assert!(called_off == 0 || heard, "round {round}: told that it was, and went on");
         });
     }
 }
@@ -580,7 +574,7 @@ fn cancellation_reaches_all_waiters_and_spares_the_holder() {
 fn lost_lock_goes_to_the_next_thread() {
     let server = server();
     let client = listener(&server);
-    for options in [renewed(3_000), renewed(3_000).max_hold(ms(1_500)), fixed(1_500)] {
+    for options in [renewed(9_000), renewed(9_000).max_hold(ms(4_500)), fixed(4_500)] {
         let lock = client.mutex_with("x", options).unwrap();
         let guard = lock.lock().unwrap();
         thread::scope(|scope| {
@@ -588,19 +582,15 @@ fn lost_lock_goes_to_the_next_thread() {
                 scope.spawn(|| {
                     let guard = lock.try_lock_for(SOON).unwrap().expect("a turn");
                     guard.check().unwrap();
-                    (Instant::now(), guard.fencing_token())
+                    guard.fencing_token()
                 })
             });
             until("they wait", || guard.waiters() == 3);
-            let begin = Instant::now();
-            if options == renewed(3_000) {
+            if options == renewed(9_000) {
                 ask::<()>(&server, &["DEL", "x"]);
             }
             for waiter in waiters {
-                let (at, token) = waiter.join().unwrap();
-                assert!(token > guard.fencing_token());
-                // What is left of it in Redis ends by itself, which takes a whole lease at most.
-                assert!(at.spent_since(begin) < ms(5_000) + SLACK, "{options:?}");
+                assert!(waiter.join().unwrap() > guard.fencing_token());
             }
         });
         assert!(guard.release().unwrap_err().is_lost());
@@ -640,7 +630,7 @@ fn a_panic_of_a_holder_lets_the_next_thread_in() {
 fn the_end_of_a_thread_lets_the_next_one_in() {
     let server = server();
     let client = listener(&server);
-    let lock = client.mutex("x").unwrap();
+    let lock = client.mutex_with("x", renewed(600_000)).unwrap();
     thread::scope(|scope| {
         let holder = scope.spawn(|| {
             let guard = lock.lock().unwrap();
@@ -648,9 +638,8 @@ fn the_end_of_a_thread_lets_the_next_one_in() {
             std::mem::forget(guard);
         });
         until("it is held", || exists(&server, "x"));
-        let begin = Instant::now();
+        // Long before the lease of the one that ended is over.
         let guard = lock.try_lock_for(SOON).unwrap().expect("a turn");
-        assert!(begin.spent() < ms(1_000) + SLACK, "{:?}", begin.spent());
         guard.check().unwrap();
         holder.join().unwrap();
     });
@@ -674,16 +663,16 @@ fn threads_with_deadlines_and_panics_exclude_each_other() {
         let threads: Vec<_> = (0..12)
             .map(|number: usize| {
                 let options = match number % 4 {
-                    0 => renewed(10_000).linger(ms(3)),
-                    1 => renewed(10_000).local_handoffs(2),
-                    2 => fixed(10_000),
-                    _ => renewed(10_000),
+                    0 => renewed(60_000).linger(ms(3)),
+                    1 => renewed(60_000).local_handoffs(2),
+                    2 => fixed(60_000),
+                    _ => renewed(60_000),
                 };
                 let lock = clients[number % 3].mutex_with("x", options).unwrap();
                 let (inside, some, none, off) = (&inside, &some, &none, &off);
                 scope.spawn(move || {
                     for round in 0..120 {
-                        let wait = if round % 3 == 0 { ms(2) } else { ms(9_000) };
+                        let wait = if round % 3 == 0 { ms(2) } else { SOON };
                         match lock.try_lock_for(wait) {
                             Ok(Some(_guard)) => {
                                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
@@ -691,7 +680,7 @@ fn threads_with_deadlines_and_panics_exclude_each_other() {
                                 inside.fetch_sub(1, Ordering::SeqCst);
                             }
                             Ok(None) => {
-                                assert!(wait == ms(2), "nine seconds for a turn");
+                                assert!(wait == ms(2), "a minute for a turn");
                                 none.fetch_add(1, Ordering::SeqCst);
                             }
                             Err(error) if error.is_cancelled() => {

@@ -2,7 +2,7 @@
 
 use crate::common::process::in_own_process;
 use crate::common::{
-    SOON, ask, behind_proxy, exists, open, open_at, patient, renewed, server, until,
+    SOON, all_renewed, ask, behind_proxy, exists, open, open_at, patient, renewed, server, until,
 };
 use leasehold::LockClient;
 
@@ -112,14 +112,7 @@ fn a_client_has_few_connections_and_threads() {
             lock.lock().unwrap()
         })
         .collect();
-    for guard in &guards {
-        let mut left = guard.remaining();
-        until("it is renewed", || {
-            assert!(guard.is_valid(), "{:?}", guard.loss());
-            let before = std::mem::replace(&mut left, guard.remaining());
-            left > before
-        });
-    }
+    all_renewed(&guards);
     // The pool, the worker's, and later the subscriber's.
     assert!(proxy.connections() <= 5, "{}", proxy.connections());
 }

@@ -7,7 +7,9 @@ use std::thread;
 
 use crate::common::log::texts;
 use crate::common::queue::listens;
-use crate::common::{SOON, ask, exists, fixed, ms, open, patient, renewed, server, until};
+use crate::common::{
+    SOON, all_renewed, ask, exists, fixed, ms, open, patient, renewed, server, until,
+};
 use leasehold::{Guard, LockClient, LockClientBuilder, Loss, LossCause, OwnedLease};
 use leasehold_support::Server;
 
@@ -118,13 +120,15 @@ fn outage_is_reported_when_validity_ends() {
     let left = guard.remaining();
     let took = server.run_until(|| guard.loss().is_some());
     assert!(!guard.is_valid());
-    assert_eq!(took, left);
+    // What remains is told in whole milliseconds.
+    assert!(took >= left && took < left + ms(10), "{took:?} of {left:?}");
     assert_eq!(losses.recv_timeout(SOON).unwrap().cause(), LossCause::Unreachable);
 }
 
 /// The server replies, so it is not called unreachable. It is asked again in measured steps, and the log is short.
 #[test]
 fn renewals_that_the_server_refuses_are_told_as_refused() {
+    const LEASE: u64 = 9_000;
     type Refusal = fn(&Server);
     let refusals: [(&str, &str, Refusal); 3] = [
         ("replicas", "NOREPLICAS", |server| {
@@ -151,7 +155,7 @@ fn renewals_that_the_server_refuses_are_told_as_refused() {
         let server = Server::builder().arg("--enable-protected-configs").arg("yes");
         let server = server.start().unwrap();
         let (client, losses) = heard(&server);
-        let guard = client.mutex_with(name, renewed(9_000)).unwrap().lock().unwrap();
+        let guard = client.mutex_with(name, renewed(LEASE)).unwrap().lock().unwrap();
         refuse(&server);
         ask::<()>(&server, &["CONFIG", "RESETSTAT"]);
         let loss = losses.recv_timeout(SOON).unwrap();
@@ -162,9 +166,9 @@ fn renewals_that_the_server_refuses_are_told_as_refused() {
         assert!(source.contains(code), "{source}");
         let stats: String = ask(&server, &["INFO", "commandstats"]);
         let scripts = stats.lines().filter(|line| line.starts_with("cmdstat_evalsha"));
-        let calls = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u32>().ok();
-        let calls: u32 = scripts.filter_map(calls).sum();
-        assert!(calls < 60, "{calls} scripts in {name}");
+        let calls = |line: &str| line.split(['=', ',']).nth(1)?.parse::<u64>().ok();
+        let calls: u64 = scripts.filter_map(calls).sum();
+        assert!(calls < LEASE / 50, "{calls} scripts in {name}");
         let lines = |part| texts(&[&format!("{name:?}"), part]);
         assert_eq!(lines("was not renewed").len(), 1, "{:?}", lines("was not renewed"));
         assert_eq!(lines("renewals failed, the last one: ").len(), 1, "{:?}", lines("lost"));
@@ -343,14 +347,8 @@ fn panicking_callback_stops_neither_others_nor_the_worker() {
     delete(&server, "x");
     assert!(losses.recv_timeout(SOON).is_ok());
     assert!(panicked.load(Ordering::SeqCst));
-    for _ in 0..2 {
-        let mut left = kept.remaining();
-        until("it is renewed", || {
-            assert!(kept.is_valid() && exists(&server, "kept"));
-            let before = std::mem::replace(&mut left, kept.remaining());
-            left > before
-        });
-    }
+    (0..2).for_each(|_| all_renewed([&kept]));
+    assert!(exists(&server, "kept"));
 }
 
 /// The callback may use the lock, and even ask again.

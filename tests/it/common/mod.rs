@@ -14,9 +14,9 @@ pub(crate) mod queue;
 pub(crate) mod several;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::{Error, Lease, LockClient, LockClientBuilder, LockOptions};
+use leasehold::{Error, Guard, Lease, LockClient, LockClientBuilder, LockOptions};
 use leasehold_support::lag;
 use leasehold_support::{Proxy, Server};
 pub(crate) use leasehold_support::{heavy, until, within};
@@ -107,6 +107,18 @@ impl Drop for AtLast<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// Waits until each of these holds was renewed, and finds none lost meanwhile.
+#[track_caller]
+pub(crate) fn all_renewed<'a>(guards: impl IntoIterator<Item = &'a Guard>) {
+    let end = |guard: &Guard| Instant::now() + guard.remaining();
+    let ends: Vec<_> = guards.into_iter().map(|guard| (guard, end(guard))).collect();
+    until("all are renewed", || {
+        ends.iter().for_each(|(guard, _)| assert_eq!(guard.loss(), None));
+        // What remains is told in whole milliseconds.
+        ends.iter().all(|(guard, before)| end(guard) > *before + ms(100))
+    });
 }
 
 /// Sends a bare command on a connection of its own.
