@@ -87,7 +87,7 @@ fn watch_replicas_transactions_work_in_a_cluster() {
         let name = cluster.name_at(home, "x");
         client.mutex_with(&name, watched).unwrap().lock().unwrap().release().unwrap();
         assert!(!exists(&cluster.nodes()[home], &name));
-        let replicated = LockOptions::new().min_replicas(1, SOON / 2);
+        let replicated = LockOptions::new().min_replicas(1, ms(20_000));
         let guard = client.mutex_with(&name, replicated).unwrap().lock().unwrap();
         assert_eq!(cluster.nodes()[home].commands().calls("wait"), 1);
         let stock = format!("{{{name}}}:stock");

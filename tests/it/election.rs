@@ -79,10 +79,16 @@ fn leader_is_known_to_all_with_its_term_and_its_word() {
 fn words_live_for_as_long_as_their_leader() {
     let server = server();
     let client = open(&server);
-    let election = client.election_with("x", renewed(1_200)).expect("an election");
+    let election = client.election_with("x", renewed(6_000)).expect("an election");
     let leadership = election.campaign().expect("a leadership");
     leadership.proclaim("word").expect("a reply");
-    thread::sleep(ms(2_600));
+    for _ in 0..2 {
+        let mut left = leadership.remaining();
+        until("it is renewed", || {
+            let before = std::mem::replace(&mut left, leadership.remaining());
+            left > before
+        });
+    }
     let leader = election.leader().expect("a reply").expect("a leader");
     assert_eq!((leader.term(), leader.value()), (Some(leadership.term()), Some(&b"word"[..])));
     no_key_is_immortal(&server);

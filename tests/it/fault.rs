@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::common::kind::KINDS;
 use crate::common::queue::{listens, waiting};
 use crate::common::{
-    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, pttl, renewed,
-    server, until, warm,
+    HASTE, SLACK, SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, open_default,
+    pttl, renewed, server, until, warm,
 };
 use leasehold::{Guard, LockClient};
 use leasehold_support::child::{hear, role, tell};
@@ -135,7 +135,8 @@ fn handed_over_lease_survives_a_lost_renewal_reply() {
 #[test]
 fn handed_over_lease_survives_a_server_that_stops_for_a_while() {
     let (server, _proxy) = behind_proxy();
-    let client = open(&server);
+    // A claim is longer with a longer time-out.
+    let client = open_default(&server);
     listens(&server, &client);
     let mut done = false;
     while !done {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use crate::common::{ask, exists, fixed, ms, open, pttl, renewed, server, until};
+use crate::common::{all_renewed, ask, exists, fixed, ms, open, pttl, renewed, server, until};
 use leasehold::{
     DistributedLock, Guard, Lease, LeaseWatch, LockClient, LossCause, Mutex, OwnedLease,
     ReentrantLock,
@@ -154,10 +154,10 @@ fn reentry_after_a_loss_is_an_error() {
 fn a_guard_outlives_its_lock_and_its_client() {
     let server = server();
     let client = open(&server);
-    let lock = client.mutex_with("x", renewed(2_000)).unwrap();
+    let lock = client.mutex_with("x", renewed(6_000)).unwrap();
     let guard = lock.lock().unwrap();
     drop((lock, client));
-    thread::sleep(ms(3_000));
+    (0..2).for_each(|_| all_renewed([&guard]));
     guard.check().unwrap();
     guard.release().unwrap();
     assert!(!exists(&server, "x"));

@@ -3,6 +3,7 @@
 //! The checkers take text, so that a planted violation can show that they find one.
 
 mod circle;
+mod sleep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -59,8 +60,8 @@ const CHECKER: [&str; 2] = ["base/model/", "tests/schedule/"];
 const SYNC_PATHS: [&str; 6] =
     ["std::sync", "std::thread", "core::sync", "parking_lot", "crossbeam_channel", "crossbeam"];
 
-/// Every file of src/ with this ending, by its path there.
-fn files(ending: &str) -> BTreeMap<String, String> {
+/// Every file of this folder with this ending, by its path there.
+fn files(folder: &str, ending: &str) -> BTreeMap<String, String> {
     fn walk(root: &Path, folder: &Path, ending: &str, found: &mut BTreeMap<String, String>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -72,14 +73,14 @@ fn files(ending: &str) -> BTreeMap<String, String> {
             }
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut found = BTreeMap::new();
     walk(&root, &root, ending, &mut found);
     found
 }
 
 fn sources() -> BTreeMap<String, String> {
-    files("rs")
+    files("src", "rs")
 }
 
 /// The code alone: comments and the contents of literals become blanks, lines stay where they are.
@@ -341,7 +342,7 @@ fn imports_macro(code: &str) -> bool {
 
 /// The scripts by their files.
 fn scripts() -> Vec<(String, String)> {
-    files("lua").into_iter().collect()
+    files("src", "lua").into_iter().collect()
 }
 
 /// The formats in a script that make something else of a number than all of its digits (rule 20): `%d` is

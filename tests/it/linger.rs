@@ -101,9 +101,9 @@ fn relocks_in_a_tight_loop_send_next_to_nothing() {
         renewals() >= 2
     });
     let last = lock.lock().unwrap().fencing_token().get();
-    // More than one renewal a second, or, where the worker was late, a release and a request.
+    // About one renewal a second, and where the worker was late with it a release and a request.
     let scripts = server.command_calls(&["eval", "evalsha"]);
-    let most = 2 + 2 * begin.elapsed().as_secs();
+    let most = 2 + 3 * begin.elapsed().as_secs();
     assert!(scripts <= most, "{scripts} scripts for {holds} holds in {:?}", begin.elapsed());
     let (seconds, micros): (u64, u64) = ask(&server, &["TIME"]);
     assert!(last <= seconds * 1_000_000 + micros);
