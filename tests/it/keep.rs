@@ -6,8 +6,10 @@ use std::time::Instant;
 use crate::common::kind::KINDS;
 use crate::common::queue::{listens, waiting};
 use crate::common::several::{direct, servers};
-use crate::common::{SOON, exists, fixed, ms, open, open_at, pttl, renewed, server, until, warm};
-use leasehold::LockOptions;
+use crate::common::{
+    SOON, exists, fixed, ms, open, open_at, patient, pttl, renewed, server, until, warm,
+};
+use leasehold::{LockClient, LockOptions};
 use leasehold_support::Child;
 use leasehold_support::child::{role, tell};
 
@@ -70,7 +72,9 @@ fn commands_of_a_kept_lock_are_counted() {
 fn confirmation_of_a_claim_is_one_command_and_of_a_lease_none() {
     let server = server();
     warm(&server);
-    let (here, there) = (open(&server), open(&server));
+    // A claim is as long as two heartbeats and the time-out of who waits: a part of the lease.
+    let builder = patient(LockClient::builder(server.url())).command_timeout(ms(5_000));
+    let (here, there) = (open(&server), builder.build().unwrap());
     listens(&server, &there);
     let guard = here.mutex("x").unwrap().lock().unwrap();
     server.reset_stats();
