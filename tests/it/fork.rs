@@ -3,14 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{SOON, exists, fixed, ms, renewed, server, until};
+use crate::common::{SOON, exists, fixed, ms, open_at, patient, renewed, server, until};
 use leasehold::{DistributedLock, Error, LockClient, QuorumClient};
 use leasehold_support::child::{self, tell};
 use leasehold_support::fork::fork;
 use leasehold_support::{Child, Proxy};
 
 /// No call in the fork may wait, however long the caller would.
-const AT_ONCE: Duration = Duration::from_secs(2);
+/// That is long before a time-out of a patient client.
+const AT_ONCE: Duration = Duration::from_secs(15);
 
 #[test]
 fn fork_gets_an_error_and_its_parent_goes_on() {
@@ -64,9 +65,9 @@ fn roles() {
 /// The fork and this process hold a lock each, with a client each.
 fn fork_early() {
     let hold = |name: &str| {
-        let client = LockClient::open(std::env::var("DIRECT").unwrap()).unwrap();
-        let guard = client.mutex_with(name, renewed(2_400)).unwrap().lock().unwrap();
-        std::thread::sleep(ms(3_000));
+        let client = open_at(std::env::var("DIRECT").unwrap());
+        let guard = client.mutex_with(name, renewed(6_000)).unwrap().lock().unwrap();
+        std::thread::sleep(ms(7_000));
         guard.check().unwrap();
         guard.release().unwrap();
         tell("kept");
@@ -77,8 +78,9 @@ fn fork_early() {
 }
 
 fn fork_with_a_client() {
-    let client = LockClient::builder(std::env::var("URL").unwrap()).max_size(1).build().unwrap();
-    let lock = client.mutex_with("x", renewed(1_500)).unwrap();
+    let client =
+        patient(LockClient::builder(std::env::var("URL").unwrap())).max_size(1).build().unwrap();
+    let lock = client.mutex_with("x", renewed(6_000)).unwrap();
     let guard = lock.lock().unwrap();
     // Both connections are there: the pool's and the worker's.
     std::thread::sleep(ms(700));
@@ -90,7 +92,7 @@ fn fork_with_a_client() {
     let begin = Instant::now();
     let mut last = guard.fencing_token();
     // While the fork is at it, and for some leases.
-    while begin.elapsed() < ms(4_000) {
+    while begin.elapsed() < ms(7_000) {
         guard.check().unwrap();
         let token = client.mutex("other").unwrap().lock().unwrap().fencing_token();
         assert!(token > last);
