@@ -169,9 +169,11 @@ fn received(server: &Server, work: impl Fn()) -> u64 {
 #[allow(clippy::print_stdout, reason = "the figures are there to be read")]
 fn holder_comes_with_the_refusal_and_a_free_lock_costs_no_more() {
     let server = server();
-    let client = open(&server);
+    // What is held for some seconds is announced, by a script too.
+    let quiet = || patient(LockClient::builder(server.url())).announce(false).build().unwrap();
+    let client = quiet();
     listens(&server, &client);
-    let (lock, other) = (client.mutex("x").unwrap(), open(&server).mutex("x").unwrap());
+    let (lock, other) = (client.mutex("x").unwrap(), quiet().mutex("x").unwrap());
     lock.lock().unwrap().release().unwrap();
     server.reset_stats();
     let pair = received(&server, || lock.lock().unwrap().release().unwrap());

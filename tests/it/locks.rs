@@ -198,7 +198,7 @@ fn scan_that_finds_nothing_returns_in_the_time_of_a_command() {
     let slow = proxy.add(Fault::reply("", Action::Delay(ms(600))).at(Operation::Other).sticky());
     let error = locks.next().unwrap().unwrap_err();
     assert!(error.is_timeout() && slow.fired() < 60, "{error}, {}", slow.fired());
-    proxy.heal();
+    slow.remove();
     ask::<()>(&server, &["SET", "lock:late", "me", "PX", "60000"]);
     ask::<()>(&server, &["HSET", "lock:hash", SERVICE, "1"]);
     let found: Vec<_> = locks.filter_map(Result::ok).collect();
