@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::base::share::Access;
-use crate::protocol::reply::{ChangeReply, Ownership, OwnershipReply, changed, released, renewed};
+use crate::protocol::reply::{ChangeReply, Ownership, OwnershipReply, changed, renewed};
 use crate::protocol::request::{ChangeRequest, ChangeTo};
 use crate::protocol::target::Target;
 use crate::wire::connection::Reply;
@@ -40,7 +40,7 @@ impl LeaseRequest<'_> {
                 Ok(OwnershipReply { ownership, sent: reply.sent, waiters: Some(waiters) })
             }
             LeaseCommand::Release { .. } => {
-                let ownership = released(&reply.value)?.ownership;
+                let ownership = self.target.released(&reply.value)?.ownership;
                 Ok(OwnershipReply { ownership, sent: reply.sent, waiters: None })
             }
         }

@@ -22,7 +22,7 @@ use crate::protocol::lease_request::LeaseRequest;
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
 use crate::protocol::reply::{
     AcquireOutcome, AcquireReply, ChangeReply, Forced, Ownership, OwnershipReply, Released,
-    Resized, acquired, changed, flag, forced, ownership, released, renewed, resized, unexpected,
+    Resized, acquired, changed, flag, forced, ownership, renewed, resized, unexpected,
 };
 use crate::protocol::request::{
     AcquireRequest, ChangeRequest, ForceRequest, ProclaimRequest, ReleaseRequest, ResizeRequest,
@@ -260,7 +260,7 @@ fn release(
     }
 
     let reply = server.call(&release_call(target, request), deadline)?;
-    read(server, released(&reply.value))
+    read(server, target.released(&reply.value))
 }
 
 fn release_call(target: &Target, request: &ReleaseRequest<'_>) -> Call {
@@ -378,7 +378,7 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
                 return self.release(target, request, deadline);
             }
             match replies.next().unwrap_or_else(|| Err(Failure::silent())) {
-                Ok(reply) => or_discard_connections(released(&reply.value), || {
+                Ok(reply) => or_discard_connections(target.released(&reply.value), || {
                     self.0.discard_connections(target.key())
                 }),
                 Err(failure) if failure.is_redirect() => self.release(target, request, deadline),

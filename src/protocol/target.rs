@@ -9,6 +9,7 @@ use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
+use crate::protocol::reply::{Released, ownership, released};
 use crate::protocol::request::{
     AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest, ProclaimRequest,
     ResizeRequest,
@@ -160,6 +161,15 @@ impl Target {
         // An attempt that failed to win a majority releases the votes that it did win. If that woke
         // the other contenders, each failed round would start the next one, without end.
         self.release_with(owner, ttl, None, [Bytes(b"quiet")])
+    }
+
+    /// Reads the reply to a release. Only a kind with a channel reports how many listen: from another kind, that is the reply
+    /// to another command.
+    pub(crate) fn released(&self, value: &Value) -> Result<Released, Failure> {
+        match self.channel {
+            Some(_) => released(value),
+            None => ownership(value).map(Released::from),
+        }
     }
 
     /// Lengthens the life of this owner's key to `ttl` from now, and never shortens it (rule 14).

@@ -24,7 +24,7 @@ fn fork_gets_an_error_and_its_parent_goes_on() {
         .start()
         .unwrap();
     child.expect_line("ready", SOON);
-    let opened = proxy.accepted();
+    until("the pool and the worker are connected", || proxy.accepted() == 2);
     child.say("fork");
     let refused = child.expect_line("refused", SOON * 3);
     // All calls were made, and by another process.
@@ -34,7 +34,7 @@ fn fork_gets_an_error_and_its_parent_goes_on() {
     assert!(exists(&server, "x"), "the fork's drop gave back what the parent holds");
     child.expect_line("parent is well", SOON * 2);
     // The parent went on with the connections that it had.
-    assert_eq!(proxy.accepted(), opened);
+    assert_eq!(proxy.accepted(), 2);
     assert!(child.wait().success());
     until("the parent's lock is free", || !exists(&server, "x"));
 }
@@ -82,11 +82,10 @@ fn fork_with_a_client() {
         patient(LockClient::builder(std::env::var("URL").unwrap())).max_size(1).build().unwrap();
     let lock = client.mutex_with("x", renewed(6_000)).unwrap();
     let guard = lock.lock().unwrap();
-    // Both connections are there: the pool's and the worker's.
-    std::thread::sleep(ms(700));
-    guard.check().unwrap();
     tell("ready");
+    // Both connections are there: the pool's and the worker's.
     child::hear();
+    guard.check().unwrap();
 
     let fork = fork(|| in_fork(&client, &lock)).unwrap();
     let begin = Instant::now();
