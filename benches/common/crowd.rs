@@ -170,7 +170,7 @@ impl Crowd {
             account.seen += Seen { overlaps, disorder };
             account.lost += lost;
             account.processor += micros as f64 / 1e6;
-            let status = child.wait(PATIENCE);
+            let status = child.wait();
             assert!(status.success(), "{status}: {}", child.output());
         }
         account
