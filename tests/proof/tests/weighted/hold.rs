@@ -279,6 +279,30 @@ impl Lab {
     }
 }
 
+/// Rule 26: a fence that is written anew outlasts those who hold beside, and where nobody does it is not kept for longer.
+#[test]
+pub(crate) fn fence_is_kept_for_those_who_hold_beside() {
+    on_both(2, |lab| {
+        let mut left = |beside: bool| {
+            if beside {
+                lab.take(permits(0, 1));
+            }
+            let first = permits(1, if beside { 1 } else { 2 });
+            lab.take(first);
+            lab.wait(permits(2, 2 - u16::from(beside)));
+            lab.ask(&["PEXPIRE", FENCE, &(10 * TTL).to_string()]);
+            lab.release(first);
+            assert_eq!(lab.granted(), [(2, 1)]);
+            lab.release(permits(2, 2 - u16::from(beside)));
+            let Value::Int(left) = lab.ask(&["PTTL", FENCE]) else { panic!("a time") };
+            left
+        };
+        let (alone, beside) = (left(false), left(true));
+        assert!(alone <= TTL.into(), "{alone} ms are left");
+        assert!(beside > TTL.into(), "{beside} ms are left");
+    });
+}
+
 /// Whatever was done, what is left ends by itself.
 #[test]
 pub(crate) fn no_key_is_left_for_ever() {

@@ -57,8 +57,9 @@ fn is_refused(lab: &mut Lab, is_rw: bool, what: &str) {
     let before = kept(lab);
     for (name, words) in commands(lab, is_rw) {
         let error = lab.command(&words).expect_err("refused");
-        assert!(error.contains("WRONGTYPE") && error.contains(what), "{name:?}: {error}");
-        assert_eq!(kept(lab), before, "{name:?} has changed it");
+        let says = error.contains("WRONGTYPE") && error.contains(what);
+        assert!(says, "{name:?} says {error:?}, and not WRONGTYPE with {what:?}");
+        assert_eq!(kept(lab), before, "{name:?} has changed what is {what}");
     }
 }
 
@@ -276,7 +277,10 @@ pub(crate) fn key_of_another_type_is_an_error() {
             for is_rw in [false, true] {
                 for (name, words) in commands(lab, is_rw) {
                     let error = lab.command(&words).expect_err("refused");
-                    assert!(error.contains("WRONGTYPE"), "{name:?}: {error}");
+                    assert!(
+                        error.contains("WRONGTYPE"),
+                        "{name:?} says {error:?}, and not WRONGTYPE"
+                    );
                 }
             }
             lab.ask(&["DEL", LOCK]);

@@ -6,6 +6,7 @@
 //! | `request`, `content` | what is asked, returned, published and kept, as commands and replies of Redis |
 //! | `lab` | a server in memory, or a real one |
 //! | `hold`, `line`, `slot`, `change`, `limit`, `memory`, `kind`, `refusal` | what each script does, rule by rule, on both |
+//! | `inspection` | what an inspection tells of holders and waiters |
 //! | `random` | random operations against a simple reference, on both |
 //! | `recount` | sums that are too high because somebody has taken a holder out by hand |
 //! | `explore`, `scenario` | all that can happen among a few clients, exhaustively |
@@ -33,6 +34,7 @@ mod explore;
 mod fold;
 mod heal;
 mod hold;
+mod inspection;
 mod invariant;
 mod kind;
 mod lab;
