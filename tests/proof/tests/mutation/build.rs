@@ -21,11 +21,20 @@ pub(crate) struct Build {
 impl Build {
     /// Builds the programs that have these checkers.
     pub(crate) fn make(checkers: impl Iterator<Item = &'static str>) -> Build {
+        let mut programs: Vec<&str> = checkers.map(program).collect();
+        programs.sort_unstable();
+        programs.dedup();
+        Build::of("mutation", &programs, |tree| tree::plant(&edit::all(), tree))
+    }
+
+    /// Builds these programs of a copy in a folder of the target folder.
+    pub(crate) fn of(folder: &str, programs: &[&str], copy: impl FnOnce(&Path)) -> Build {
         let root = crate::root();
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let tree = target.join("mutation/tree");
-        tree::plant(&edit::all(), &tree);
+        let target = target.join(folder);
+        let tree = target.join("tree");
+        copy(&tree);
         let mut cargo = Command::new(env!("CARGO"));
         cargo
             .current_dir(&tree)
@@ -38,13 +47,10 @@ impl Build {
                 "--no-run",
                 "--message-format=json-render-diagnostics",
             ])
-            .env("CARGO_TARGET_DIR", target.join("mutation"))
+            .env("CARGO_TARGET_DIR", target)
             .stderr(Stdio::inherit());
-        let mut programs: Vec<&str> = checkers.map(program).collect();
-        programs.sort_unstable();
-        programs.dedup();
         for program in programs {
-            match program {
+            match *program {
                 LIBRARY => cargo.arg("--lib"),
                 file => cargo.args(["--test", file]),
             };
@@ -59,6 +65,10 @@ impl Build {
             Some((name.to_owned(), path))
         });
         Build { programs: programs.collect(), tree }
+    }
+
+    pub(crate) fn program(&self, name: &str) -> &Path {
+        &self.programs[name]
     }
 
     /// The program that has a checker, and the checker's name there.

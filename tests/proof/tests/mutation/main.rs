@@ -21,6 +21,7 @@ mod edit;
 #[cfg(any())]
 mod plant;
 mod script;
+mod swap;
 mod table;
 mod tree;
 mod trial;

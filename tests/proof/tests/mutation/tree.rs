@@ -6,18 +6,26 @@ use std::path::{Path, PathBuf};
 
 use crate::edit::Edit;
 
-/// Makes a folder a copy of the workspace with these edits. Files that are equal already are not
-/// written, so that cargo builds only the others.
+/// Makes a folder a copy of the workspace with these edits.
 pub(crate) fn plant(edits: &[Edit], folder: &Path) {
-    let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
-    let root = crate::root();
-    for path in paths(&root) {
-        files.insert(path.clone(), fs::read(root.join(path)).expect("a file"));
-    }
+    let mut files = read();
     for edit in edits {
         let text = files.get_mut(&edit.path).expect("a file with edits");
         *text = edit.apply(str::from_utf8(text).expect("a text")).into_bytes();
     }
+    write(&files, folder);
+}
+
+/// The files of the workspace.
+pub(crate) fn read() -> BTreeMap<PathBuf, Vec<u8>> {
+    let root = crate::root();
+    let text = |path: &PathBuf| fs::read(root.join(path)).expect("a file");
+    paths(&root).into_iter().map(|path| (path.clone(), text(&path))).collect()
+}
+
+/// Makes a folder have these files and no others. Those that are equal already are not written, so that cargo builds
+/// only the others.
+pub(crate) fn write(files: &BTreeMap<PathBuf, Vec<u8>>, folder: &Path) {
     for path in paths(folder).difference(&files.keys().cloned().collect()) {
         fs::remove_file(folder.join(path)).expect("a file of an earlier copy");
         // And the folders that are empty now: to cargo each below `examples` is a package.
@@ -27,7 +35,7 @@ pub(crate) fn plant(edits: &[Edit], folder: &Path) {
     }
     for (path, text) in files {
         let path = folder.join(path);
-        if fs::read(&path).is_ok_and(|before| before == text) {
+        if fs::read(&path).is_ok_and(|before| before == *text) {
             continue;
         }
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

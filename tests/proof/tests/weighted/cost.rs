@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ::redis::Value;
 
-use crate::lab::{Lab, TTL, permits, reader, writer};
+use crate::lab::{Lab, TTL, permits, reader, upgradable, writer};
 use crate::request::{ALL, Attempt, FENCE, LOCK, Mode, Reply, Request, Weight};
 
 impl Lab {
@@ -33,7 +33,14 @@ impl Lab {
 /// former, and two of the latter, look whether the key is a lock of the kind (rule 43).
 #[test]
 fn uncontended_pair_runs_few_commands() {
-    for (limit, attempt, most) in [(ALL, reader(0), 10), (4, permits(0, 1), 12)] {
+    // Also one that takes all there is.
+    for (limit, attempt, most) in [
+        (ALL, reader(0), 10),
+        (ALL, upgradable(0), 10),
+        (ALL, writer(0), 10),
+        (4, permits(0, 1), 12),
+        (4, permits(0, 4), 12),
+    ] {
         let mut lab = Lab::real(limit);
         let acquire = lab.acquire_request(attempt, Mode::Join);
         let release = Request::Release { attempt, ttl: TTL, last_token: 0 };

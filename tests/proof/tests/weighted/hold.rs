@@ -2,7 +2,7 @@
 
 use ::redis::Value;
 
-use crate::lab::{Lab, TTL, on_both, permits, reader, writer};
+use crate::lab::{Lab, TTL, on_both, permits, reader, upgradable, writer};
 use crate::request::{ALL, FENCE, KEYS, Mode, Reply, Request, Says, command};
 use crate::script::Name;
 
@@ -277,6 +277,23 @@ impl Lab {
         self.release(permits(0, 1));
         self.wait(permits(2, 3));
     }
+}
+
+#[test]
+pub(crate) fn release_leaves_those_who_hold_beside() {
+    on_both(ALL, |lab| {
+        let pairs =
+            [(upgradable(0), reader(1)), (reader(0), upgradable(1)), (reader(0), reader(1))];
+        for (leaves, stays) in pairs {
+            lab.take(leaves);
+            lab.take(stays);
+            assert_eq!(lab.release(leaves), Reply::Done(0));
+            let content = lab.content();
+            assert_eq!(content.used, stays.weight.number(), "{leaves:?} has left {stays:?}");
+            assert!(content.holder(stays).is_some(), "{leaves:?} has taken {stays:?} with it");
+            assert_eq!(lab.release(stays), Reply::Done(0));
+        }
+    });
 }
 
 /// Rule 26: a fence that is written anew outlasts those who hold beside, and where nobody does it is not kept for longer.

@@ -101,6 +101,9 @@ pub(crate) fn set_of_a_user_is_an_error_and_not_touched() {
             // Times in ms, which lie in the band of leases.
             &[NOW, "job:1", "1700000000124", "job:2"],
             &["1", "declared"],
+            &["0", "declared", "0", "limit", "0", "used"],
+            // More than any semaphore has.
+            &["2147483648", "declared", "2147483648", "limit", "0", "used"],
             &["4294967296", "declared", "4294967296", "limit"],
             &["0.5", "declared", "4", "limit", "1", "used"],
             &["4.5", "declared", "4", "limit", "0", "used"],
@@ -216,6 +219,19 @@ pub(crate) fn semaphore_is_known_in_all_its_states() {
         is_known(lab, false); // and was taken out
         lab.ask(&["ZADD", LOCK, NOW, "job:1"]);
         is_known(lab, false); // a user's, among the leases
+    });
+}
+
+/// The band of leases begins there.
+#[test]
+pub(crate) fn lowest_lease_of_a_user_makes_a_free_lock_no_data() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.release(permits(0, 1));
+        lab.ask(&["ZADD", LOCK, "1099511627776", "job:1"]);
+        is_known(lab, false);
+        lab.ask(&["ZADD", LOCK, "1099511627775", "job:1"]);
+        is_refused(lab, false, UNMARKED);
     });
 }
 

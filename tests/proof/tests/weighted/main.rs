@@ -7,6 +7,7 @@
 //! | `lab` | a server in memory, or a real one |
 //! | `hold`, `line`, `slot`, `change`, `limit`, `memory`, `kind`, `refusal` | what each script does, rule by rule, on both |
 //! | `inspection` | what an inspection tells of holders and waiters |
+//! | `moment` | what happens at an exact microsecond |
 //! | `random` | random operations against a simple reference, on both |
 //! | `recount` | sums that are too high because somebody has taken a holder out by hand |
 //! | `explore`, `scenario` | all that can happen among a few clients, exhaustively |
@@ -41,6 +42,7 @@ mod lab;
 mod limit;
 mod line;
 mod memory;
+mod moment;
 #[path = "../mutation/script.rs"]
 mod patch;
 mod random;
