@@ -1,0 +1,321 @@
+//! Each comparison of the scripts, and of the Rust that decides who holds, is swapped once: `<` for `<=`, `==` for
+//! `~=`, and so on. A test must fail then, unless the swap changes nothing that matters.
+//!
+//! ```sh
+//! cargo test --package leasehold-proof --test mutation -- --ignored --nocapture every_swap_is_caught
+//! ```
+//!
+//! copies the workspace, puts a switch beside each comparison, builds that once, and runs the tests near each swap
+//! until one fails. Then it runs the test alone, which must fail again: so that a test that fails by chance catches
+//! nothing. `LEASEHOLD_SWAPS` chooses swaps by a part of their file's path, or several with commas between;
+//! `LEASEHOLD_SAMPLE` and `LEASEHOLD_SEED` draw so many of these.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `lua`, `rust` | where the comparisons are |
+//! | `stage` | which tests are near a swap, and one run of them |
+//! | `equivalent` | the swaps that change nothing that matters, with the reasons |
+//! | `switch` | what chooses a swap at run time, compiled in the copy alone |
+
+mod equivalent;
+mod lua;
+mod rust;
+mod stage;
+// Compiled in the copy only; named here so that it is formatted.
+#[cfg(any())]
+mod switch;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fmt, fs, thread};
+
+use comfy_table::{Table, presets};
+use leasehold_support::fault;
+
+use crate::build::Build;
+use crate::{AT_ONCE, number, source};
+use equivalent::EQUIVALENT;
+use stage::{End, Suite};
+
+/// The folders and files of Rust whose comparisons are swapped.
+const RUST: [&str; 4] =
+    ["src/engine/slot/", "src/engine/lease/", "src/engine/lease.rs", "src/engine/worker/"];
+
+/// One comparison with another operator.
+struct Swap {
+    number: usize,
+    path: PathBuf,
+    operator: Range<usize>,
+    to: &'static str,
+}
+
+impl Swap {
+    /// The file with it.
+    fn apply(&self, text: &str) -> String {
+        let mut swapped = text.to_owned();
+        swapped.replace_range(self.operator.clone(), self.to);
+        swapped
+    }
+
+    fn is_lua(&self) -> bool {
+        self.path.extension().is_some_and(|ending| ending == "lua")
+    }
+
+    /// Its place, and its line with both operators.
+    fn show(&self, text: &str) -> String {
+        let begin = text[..self.operator.start].rfind('\n').map_or(0, |at| at + 1);
+        let end =
+            text[self.operator.end..].find('\n').map_or(text.len(), |at| at + self.operator.end);
+        let line = text[..begin].matches('\n').count() + 1;
+        let (head, tail) = (&text[begin..self.operator.start], &text[self.operator.end..end]);
+        let (path, from) = (self.path.display(), &text[self.operator.clone()]);
+        format!("{path}:{line}\n{}[{from} → {}]{tail}", head.trim_start(), self.to)
+    }
+}
+
+/// The files that have swaps.
+fn files() -> BTreeMap<PathBuf, String> {
+    let is_wanted = |path: &Path| {
+        let name = path.to_str().expect("a path");
+        match path.extension().and_then(|ending| ending.to_str()) {
+            // That of the server in memory is no script of ours.
+            Some("lua") => !name.starts_with("src/tests/") && !path.ends_with("sandbox.lua"),
+            Some("rs") => {
+                RUST.iter().any(|begin| name.starts_with(begin)) && !name.contains("tests")
+            }
+            _ => false,
+        }
+    };
+    source("src").into_iter().filter(|(path, _)| is_wanted(path)).collect()
+}
+
+/// All swaps, in the order of the files, and the files of Rust with their switches.
+fn all(files: &BTreeMap<PathBuf, String>) -> (Vec<Swap>, BTreeMap<PathBuf, String>) {
+    let (mut swaps, mut planted) = (Vec::new(), BTreeMap::new());
+    for (path, text) in files {
+        let first = swaps.len();
+        let mut add = |operator, to| {
+            swaps.push(Swap { number: swaps.len(), path: path.clone(), operator, to });
+        };
+        if path.extension().is_some_and(|ending| ending == "lua") {
+            lua::comparisons(text).into_iter().for_each(|(operator, to)| add(operator, to));
+        } else {
+            let comparisons = rust::comparisons(text);
+            comparisons.iter().for_each(|it| add(it.operator.clone(), it.to));
+            let text = rust::planted(text, &comparisons, first);
+            planted.insert(path.clone(), text);
+        }
+    }
+    (swaps, planted)
+}
+
+/// What the copy needs besides, so that the switch is in each program and all scripts are read through it.
+const SWITCHES: [(&str, &str, &str); 10] = [
+    // Both sides of a switch stand in brackets, and swapped comparisons may be always true.
+    (
+        "src/lib.rs",
+        "\n#[macro_use]\nmod base;",
+        "\n#![allow(unused_parens, unused_comparisons)]\n#[macro_use]\nmod base;",
+    ),
+    (
+        "src/base/mod.rs",
+        "pub(crate) mod token;\n",
+        "pub(crate) mod token;\n#[path = \"../../tests/proof/tests/mutation/swap/switch.rs\"]\npub(crate) mod swap;\n",
+    ),
+    ("src/wire/script.rs", "script.source.", "script.source()."),
+    ("src/wire/script.rs", "redis::Script::new(self.source)", "redis::Script::new(self.source())"),
+    (
+        "src/wire/script.rs",
+        "    fn digest(&self)",
+        "    fn source(&self) -> &'static str {\n        crate::base::swap::script(self.source)\n    }\n\n    fn digest(&self)",
+    ),
+    (
+        "tests/proof/tests/weighted/main.rs",
+        "mod world;\n",
+        "mod world;\n#[path = \"../mutation/swap/switch.rs\"]\nmod swap;\n",
+    ),
+    (
+        "tests/proof/tests/weighted/script.rs",
+        "Cow::Borrowed(*source)",
+        "Cow::Borrowed(crate::swap::script(*source))",
+    ),
+    // In memory alone, which is quick.
+    ("tests/proof/tests/weighted/lab.rs", "(bug().is_none(), ", "(bug().is_some(), "),
+    (
+        "tests/proof/tests/explorer/main.rs",
+        "mod unit;\n",
+        "mod unit;\n#[path = \"../mutation/swap/switch.rs\"]\nmod swap;\n",
+    ),
+    (
+        "tests/proof/tests/explorer/script.rs",
+        "Cow::Borrowed(source)",
+        "Cow::Borrowed(crate::swap::script(source))",
+    ),
+];
+
+/// How a swap ended: caught by this, or by nothing.
+enum Verdict {
+    Caught(String),
+    /// With the reason why nothing catches it.
+    Equivalent(&'static str),
+    /// And whether its comparison was made at all, where that is known.
+    Survived(Option<bool>),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Caught(by) => f.write_str(by),
+            Verdict::Equivalent(why) => write!(f, "equivalent: {why}"),
+            Verdict::Survived(Some(false)) => f.write_str("SURVIVED, and was never compared"),
+            Verdict::Survived(_) => f.write_str("SURVIVED"),
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds the library a second time, and takes an hour"]
+fn every_swap_is_caught() {
+    let files = files();
+    let (mut swaps, planted) = all(&files);
+    let wanted = std::env::var("LEASEHOLD_SWAPS").unwrap_or_default();
+    swaps.retain(|it| {
+        let path = it.path.to_str().expect("a path");
+        wanted.split(',').any(|part| path.contains(part))
+    });
+    if let Some(size) = number("LEASEHOLD_SAMPLE") {
+        let seed = number("LEASEHOLD_SEED").unwrap_or_else(|| fastrand::u64(..));
+        println!("swaps: {size} of {}, drawn by LEASEHOLD_SEED={seed}", swaps.len());
+        fastrand::Rng::with_seed(seed).shuffle(&mut swaps);
+        swaps.truncate(usize::try_from(size).expect("a size"));
+    }
+    let mut texts = planted;
+    for (path, from, to) in SWITCHES {
+        let path = Path::new(path);
+        let original = || fs::read_to_string(crate::root().join(path)).expect("a text");
+        let text = texts.entry(path.to_owned()).or_insert_with(original);
+        *text = text.replace(from, to);
+    }
+    let build = Build::of("swap", stage::PROGRAMS, texts);
+    let suite = Suite::of(&build, &swaps);
+    let verdicts = run(&suite, &swaps, &files);
+    report(&swaps, &verdicts, &files);
+    let survived = verdicts.iter().filter(|it| matches!(it, Verdict::Survived(_))).count();
+    assert_eq!(survived, 0, "swaps that no test catches");
+}
+
+/// Tries all swaps, some at the same time.
+fn run(suite: &Suite<'_>, swaps: &[Swap], files: &BTreeMap<PathBuf, String>) -> Vec<Verdict> {
+    let next = AtomicUsize::new(0);
+    let mut verdicts: Vec<(usize, Verdict)> = thread::scope(|scope| {
+        let work = || {
+            let mut verdicts = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(swap) = swaps.get(at) else { return verdicts };
+                let text = &files[&swap.path];
+                let verdict = match equivalent::reason(&swap.path, &swap.apply(text), text) {
+                    Some(reason) => Verdict::Equivalent(reason),
+                    None => try_out(suite, swap, text),
+                };
+                println!("{}\n    {verdict}", swap.show(text));
+                verdicts.push((at, verdict));
+            }
+        };
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    verdicts.sort_by_key(|&(at, _)| at);
+    verdicts.into_iter().map(|(_, verdict)| verdict).collect()
+}
+
+/// The digests of the scripts in which this text takes the place of that one, for the proxies of the tests, which know a
+/// script by its digest.
+fn digests(from: &str, to: &str) -> String {
+    let swapped = fault::scripts().filter(|(_, text)| text.contains(from));
+    swapped
+        .map(|(name, text)| format!("{name} {}\n", fault::digest(&text.replace(from, to))))
+        .collect()
+}
+
+/// Runs the tests near a swap until one fails.
+fn try_out(suite: &Suite<'_>, swap: &Swap, text: &str) -> Verdict {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("swap/{}", swap.number));
+    // Left by an earlier run.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    let (from, to) = (folder.join("from"), folder.join("to"));
+    let note = folder.join("note");
+    let mut variables = vec![("LEASEHOLD_SWAP_NOTE", note.clone().into_os_string())];
+    if swap.is_lua() {
+        fs::write(&from, text).expect("a file");
+        fs::write(&to, swap.apply(text)).expect("a file");
+        variables.push((fault::PLANTED, digests(text, &swap.apply(text)).into()));
+        variables.push(("LEASEHOLD_SWAP_FROM", from.into()));
+        variables.push(("LEASEHOLD_SWAP_TO", to.into()));
+    } else {
+        variables.push(("LEASEHOLD_SWAP", swap.number.to_string().into()));
+    }
+    for stage in stage::of(&swap.path) {
+        match suite.run(&stage, &variables) {
+            End::Passed => {}
+            End::Failed(test) => return Verdict::Caught(format!("{}::{test}", stage.program)),
+            End::Hung(limit) => {
+                return Verdict::Caught(format!("{} did not end in {limit:?}", stage.program));
+            }
+        }
+    }
+    Verdict::Survived((!swap.is_lua()).then(|| note.exists()))
+}
+
+/// Prints what caught each swap, and how many of each folder were caught.
+fn report(swaps: &[Swap], verdicts: &[Verdict], files: &BTreeMap<PathBuf, String>) {
+    let mut shown = Table::new();
+    shown.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(["swap", "caught by"]);
+    let mut counts: BTreeMap<&Path, [usize; 4]> = BTreeMap::new();
+    for (swap, verdict) in swaps.iter().zip(verdicts) {
+        shown.add_row([swap.show(&files[&swap.path]), verdict.to_string()]);
+        let count = counts.entry(swap.path.parent().expect("a folder")).or_default();
+        count[0] += 1;
+        count[match verdict {
+            Verdict::Caught(_) => 1,
+            Verdict::Equivalent(_) => 2,
+            Verdict::Survived(_) => 3,
+        }] += 1;
+    }
+    println!("{shown}");
+    let mut sums = Table::new();
+    sums.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    sums.set_header(["folder", "swaps", "caught", "equivalent", "survived"]);
+    for (folder, count) in counts {
+        let count = count.map(|count| count.to_string());
+        sums.add_row([folder.display().to_string()].into_iter().chain(count));
+    }
+    println!("{sums}");
+}
+
+/// So a row that a change of the code made meaningless is seen at once.
+#[test]
+fn every_equivalent_swap_is_one_swap() {
+    let files = files();
+    let (swaps, _) = all(&files);
+    for (path, from, to, why) in EQUIVALENT {
+        let text = files.get(Path::new(path)).unwrap_or_else(|| panic!("no file {path}"));
+        assert_eq!(text.matches(from).count(), 1, "{path}: {from}\n{why}");
+        let expected = text.replace(from, to);
+        let found = swaps.iter().filter(|it| it.path == Path::new(path));
+        let fits = found.filter(|it| it.apply(text) == expected).count();
+        assert_eq!(fits, 1, "{path}: {from} → {to} is not the swap of one comparison");
+    }
+}
+
+#[test]
+fn every_switch_finds_its_place() {
+    let files: BTreeMap<PathBuf, String> =
+        source("tests").into_iter().chain(source("src")).collect();
+    for (path, from, _) in SWITCHES {
+        assert!(files[Path::new(path)].contains(from), "{path}: {from}");
+    }
+}
