@@ -5,8 +5,8 @@
 //! cargo test --package leasehold-proof --test mutation -- --ignored --nocapture every_swap_is_caught
 //! ```
 //!
-//! copies the workspace, puts a switch beside each comparison, builds that once, and runs the tests near each swap
-//! until one fails. Then it runs the test alone, which must fail again: so that a test that fails by chance catches
+//! copies the workspace, puts a switch beside each comparison, builds that once, and runs the tests near each swap, the
+//! nearest first, until one fails. Then it runs the test alone, which must fail again: so that a test that fails by chance catches
 //! nothing. `LEASEHOLD_SWAPS` chooses swaps by a part of their file's path, or several with commas between;
 //! `LEASEHOLD_SAMPLE` and `LEASEHOLD_SEED` draw so many of these.
 //!
@@ -27,6 +27,7 @@ mod stage;
 mod switch;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +39,7 @@ use leasehold_support::fault;
 use crate::build::Build;
 use crate::{AT_ONCE, number, source};
 use equivalent::EQUIVALENT;
-use stage::{End, Suite};
+use stage::{End, Stage, Suite};
 
 /// The folders and files of Rust whose comparisons are swapped.
 const RUST: [&str; 4] =
@@ -58,6 +59,11 @@ impl Swap {
         let mut swapped = text.to_owned();
         swapped.replace_range(self.operator.clone(), self.to);
         swapped
+    }
+
+    /// Where its files are.
+    fn folder(&self) -> PathBuf {
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("swap/{}", self.number))
     }
 
     fn is_lua(&self) -> bool {
@@ -213,8 +219,11 @@ fn every_swap_is_caught() {
         *text = text.replace(from, to);
     }
     let build = Build::of("swap", stage::PROGRAMS, texts);
-    let suite = Suite::of(&build, &swaps);
-    let verdicts = run(&suite, &swaps, &files);
+    for swap in &swaps {
+        // Left by an earlier run.
+        let _ = fs::remove_dir_all(swap.folder());
+    }
+    let verdicts = run(&build, &swaps, &files);
     report(&swaps, &verdicts, &files);
     let rows = |is_wanted: fn(&Verdict) -> bool| -> BTreeSet<String> {
         let both = swaps.iter().zip(&verdicts).filter(|(_, verdict)| is_wanted(verdict));
@@ -236,29 +245,63 @@ fn survivors() -> impl Iterator<Item = &'static str> {
     include_str!("survivor.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Tries all swaps, some at the same time.
-fn run(suite: &Suite<'_>, swaps: &[Swap], files: &BTreeMap<PathBuf, String>) -> Vec<Verdict> {
+/// Tries all swaps on their nearest tests, those that survive on the next ones, and so on.
+fn run(build: &Build, swaps: &[Swap], files: &BTreeMap<PathBuf, String>) -> Vec<Verdict> {
+    let mut suite = Suite::of(build);
+    let equivalent = |swap: &Swap| {
+        let text = &files[&swap.path];
+        let reason = equivalent::reason(&swap.path, &swap.apply(text), text);
+        reason.map(Verdict::Equivalent)
+    };
+    let mut verdicts: Vec<Option<Verdict>> = swaps.iter().map(equivalent).collect();
+    for round in 0.. {
+        let left = swaps.iter().zip(&verdicts).enumerate().filter_map(|(at, (swap, verdict))| {
+            verdict.is_none().then(|| Some((at, *stage::of(&swap.path).get(round)?)))?
+        });
+        let left: Vec<(usize, Stage)> = left.collect();
+        if left.is_empty() {
+            break;
+        }
+        println!("round {}: {} swaps", round + 1, left.len());
+        suite.learn(left.iter().map(|&(_, stage)| stage));
+        for (at, verdict) in side_by_side(&suite, &left, swaps, files) {
+            verdicts[at] = Some(verdict);
+        }
+    }
+    let survived = |swap: &Swap| {
+        // A script has no switch that could note it.
+        Verdict::Survived((!swap.is_lua()).then(|| swap.folder().join("note").exists()))
+    };
+    let both = swaps.iter().zip(verdicts);
+    both.map(|(swap, verdict)| verdict.unwrap_or_else(|| survived(swap))).collect()
+}
+
+/// Runs each of these stages with its swap, some at the same time. Returns the swaps that were caught.
+fn side_by_side(
+    suite: &Suite<'_>,
+    stages: &[(usize, Stage)],
+    swaps: &[Swap],
+    files: &BTreeMap<PathBuf, String>,
+) -> Vec<(usize, Verdict)> {
     let next = AtomicUsize::new(0);
-    let mut verdicts: Vec<(usize, Verdict)> = thread::scope(|scope| {
+    thread::scope(|scope| {
         let work = || {
-            let mut verdicts = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(swap) = swaps.get(at) else { return verdicts };
-                let text = &files[&swap.path];
-                let verdict = match equivalent::reason(&swap.path, &swap.apply(text), text) {
-                    Some(reason) => Verdict::Equivalent(reason),
-                    None => try_out(suite, swap, text),
+            let mut caught = Vec::new();
+            while let Some(&(at, stage)) = stages.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let (swap, text) = (&swaps[at], &files[&swaps[at].path]);
+                let verdict = match suite.run(&stage, &variables(swap, text)) {
+                    End::Passed => None,
+                    End::Failed(test) => Some(format!("{}::{test}", stage.program)),
+                    End::Hung(limit) => Some(format!("{} did not end in {limit:?}", stage.program)),
                 };
-                println!("{}\n    {verdict}", swap.row(text));
-                verdicts.push((at, verdict));
+                println!("{}\n    {}", swap.row(text), verdict.as_deref().unwrap_or("nothing yet"));
+                caught.extend(verdict.map(|by| (at, Verdict::Caught(by))));
             }
+            caught
         };
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
-    });
-    verdicts.sort_by_key(|&(at, _)| at);
-    verdicts.into_iter().map(|(_, verdict)| verdict).collect()
+    })
 }
 
 /// The digests of the scripts in which this text takes the place of that one, for the proxies of the tests, which know a
@@ -270,16 +313,13 @@ fn digests(from: &str, to: &str) -> String {
         .collect()
 }
 
-/// Runs the tests near a swap until one fails.
-fn try_out(suite: &Suite<'_>, swap: &Swap, text: &str) -> Verdict {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("swap/{}", swap.number));
-    // Left by an earlier run.
-    let _ = fs::remove_dir_all(&folder);
+/// What tells the switches of the copy which swap is at work.
+fn variables(swap: &Swap, text: &str) -> Vec<(&'static str, OsString)> {
+    let folder = swap.folder();
     fs::create_dir_all(&folder).expect("a folder");
-    let (from, to) = (folder.join("from"), folder.join("to"));
-    let note = folder.join("note");
-    let mut variables = vec![("LEASEHOLD_SWAP_NOTE", note.clone().into_os_string())];
+    let mut variables = vec![("LEASEHOLD_SWAP_NOTE", folder.join("note").into())];
     if swap.is_lua() {
+        let (from, to) = (folder.join("from"), folder.join("to"));
         fs::write(&from, text).expect("a file");
         fs::write(&to, swap.apply(text)).expect("a file");
         variables.push((fault::PLANTED, digests(text, &swap.apply(text)).into()));
@@ -288,16 +328,7 @@ fn try_out(suite: &Suite<'_>, swap: &Swap, text: &str) -> Verdict {
     } else {
         variables.push(("LEASEHOLD_SWAP", swap.number.to_string().into()));
     }
-    for stage in stage::of(&swap.path) {
-        match suite.run(&stage, &variables) {
-            End::Passed => {}
-            End::Failed(test) => return Verdict::Caught(format!("{}::{test}", stage.program)),
-            End::Hung(limit) => {
-                return Verdict::Caught(format!("{} did not end in {limit:?}", stage.program));
-            }
-        }
-    }
-    Verdict::Survived((!swap.is_lua()).then(|| note.exists()))
+    variables
 }
 
 /// Prints what caught each swap, and how many of each folder were caught.

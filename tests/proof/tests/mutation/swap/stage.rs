@@ -9,7 +9,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Swap;
 use crate::build::{Build, LIBRARY};
 
 /// The programs that have the tests.
@@ -109,29 +108,15 @@ struct Known {
 }
 
 impl Suite<'_> {
-    /// Runs all stages that the swaps need without a swap.
-    pub(super) fn of<'a>(build: &'a Build, swaps: &[Swap]) -> Suite<'a> {
-        let stages: BTreeSet<Stage> = swaps.iter().flat_map(|it| of(&it.path)).collect();
-        let known = stages.into_iter().map(|stage| {
-            let mut failing = BTreeSet::new();
-            loop {
-                let begin = Instant::now();
-                match once(build, &stage, &failing, &[], None) {
-                    Some(Outcome::Passed(count)) => {
-                        assert!(count > 0, "{stage:?} has no test");
-                        let took = begin.elapsed();
-                        println!("{stage:?}: {count} tests in {:.1} s", took.as_secs_f64());
-                        return (stage, Known { limit: LIMIT.max(TIMES * took), failing });
-                    }
-                    Some(Outcome::Failed(test)) => {
-                        println!("{stage:?}: {test} fails without a swap, and is left out");
-                        failing.insert(test);
-                    }
-                    Some(Outcome::Broken) | None => panic!("{stage:?} breaks off without a swap"),
-                }
-            }
-        });
-        Suite { build, known: known.collect() }
+    pub(super) fn of(build: &Build) -> Suite<'_> {
+        Suite { build, known: BTreeMap::new() }
+    }
+
+    /// Runs these stages without a swap, unless they were run before.
+    pub(super) fn learn(&mut self, stages: impl Iterator<Item = Stage>) {
+        for stage in stages {
+            self.known.entry(stage).or_insert_with(|| Known::of(self.build, &stage));
+        }
     }
 
     /// Runs a stage with a swap until a test fails for it.
@@ -149,6 +134,28 @@ impl Suite<'_> {
                 }
                 Some(Outcome::Broken) => return End::Failed("the program broke off".to_owned()),
                 None => return End::Hung(*limit),
+            }
+        }
+    }
+}
+
+impl Known {
+    fn of(build: &Build, stage: &Stage) -> Known {
+        let mut failing = BTreeSet::new();
+        loop {
+            let begin = Instant::now();
+            match once(build, stage, &failing, &[], None) {
+                Some(Outcome::Passed(count)) => {
+                    assert!(count > 0, "{stage:?} has no test");
+                    let took = begin.elapsed();
+                    println!("{stage:?}: {count} tests in {:.1} s", took.as_secs_f64());
+                    return Known { limit: LIMIT.max(TIMES * took), failing };
+                }
+                Some(Outcome::Failed(test)) => {
+                    println!("{stage:?}: {test} fails without a swap, and is left out");
+                    failing.insert(test);
+                }
+                Some(Outcome::Broken) | None => panic!("{stage:?} breaks off without a swap"),
             }
         }
     }
