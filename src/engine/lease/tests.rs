@@ -279,6 +279,7 @@ fn cause_of_a_loss_is_the_kind_of_most_failures() {
     assert_eq!(cause, LossCause::Unreachable);
     assert!(!source.contains("MISCONF"), "{source}");
     assert_eq!(lost(&[refused(), held_up(), held_up()]).0, LossCause::Refused);
+    assert_eq!(lost(&[Failure::silent(), refused()]).0, LossCause::Refused, "as many of each");
     assert_eq!(lost(&[held_up()]).0, LossCause::Expired, "the process was held up");
     // A confirmed one ends what was before.
     let bench = Bench::new(renewed());

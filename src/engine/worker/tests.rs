@@ -196,6 +196,25 @@ fn kept_value_is_owed_when_its_time_is_over_and_not_before() {
     assert_eq!((in_progress.len(), unreleased()), (2, 0));
 }
 
+/// Rule 6.
+#[test]
+fn reply_is_final_if_no_request_can_outlive_the_release() {
+    let (task, sent) = (task(1), ManualClock::START);
+    assert!(task.is_final(sent));
+    task.value.unanswered_until(sent);
+    assert!(task.is_final(sent) && !task.is_final(sent.before(Duration::from_nanos(1))));
+}
+
+#[test]
+fn removal_waits_for_a_lock_that_is_kept_until_its_end() {
+    let (_slot, leases, now) = leases(1);
+    leases[0].keep_until(now);
+    assert_eq!(Removal::of_lease(&leases[0], now).kept_until, None);
+    let until = now.after(Duration::from_nanos(1));
+    leases[0].keep_until(until);
+    assert_eq!(Removal::of_lease(&leases[0], now).kept_until, Some(until));
+}
+
 #[test]
 fn release_requests_in_the_queue_are_bounded() {
     let task_queue = TaskQueue::new();

@@ -21,6 +21,10 @@ const TIMES: u32 = 10;
 /// No run without a swap takes longer.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// A swap may make a program allocate without end, or go on after this one was killed: so it has 8 GiB, and twenty minutes
+/// of a processor.
+const BOUNDS: &str = "ulimit -d 8388608; ulimit -t 1200; exec \"$0\" \"$@\"";
+
 /// Tests of one program: those with one of these words in their names, and none of those. No word stands for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stage {
@@ -189,9 +193,11 @@ fn fails_alone(
 }
 
 fn command(build: &Build, program: &str, variables: &[(&str, OsString)]) -> Command {
-    let mut command = Command::new(build.program(program));
+    let mut command = Command::new("sh");
     command
         .current_dir(&build.tree)
+        .args(["-c", BOUNDS])
+        .arg(build.program(program))
         .args(["--test-threads", "8"])
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .env("RUST_BACKTRACE", "0")
