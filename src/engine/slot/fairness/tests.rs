@@ -256,3 +256,16 @@ fn rest_ends_at_its_end() {
         assert_eq!(fairness.unused_pauses, unused, "{left} ns are left");
     }
 }
+
+/// Messages come late, too.
+#[test]
+fn message_of_its_own_release_does_not_make_a_pause_longer() {
+    let (mut fairness, now) = (Fairness::default(), ManualClock::START);
+    fairness.begin_release();
+    fairness.released(heard_by(1), now);
+    let until = fairness.until;
+    let later = now.after(YIELD_TIME / 2);
+    fairness.on_release(true, later);
+    assert_eq!((fairness.until, fairness.is_turn()), (until, false));
+    assert!(fairness.on_release(true, later));
+}

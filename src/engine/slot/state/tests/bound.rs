@@ -1,6 +1,8 @@
 //! What holds at the very moment that bounds it, and just after; and how often something may happen.
 
 use super::*;
+use crate::base::share::{Access, Share};
+use crate::engine::slot::acquirer::AcquirerPhase;
 
 /// Between two moments.
 const STEP: Duration = Duration::from_nanos(1);
@@ -132,8 +134,10 @@ fn silence_is_longer_than_a_reply_usually_takes() {
     for (passed, is_silent) in [(USUAL_REPLY_TIME, false), (STEP, true)] {
         bench.wait(passed);
         assert_eq!(bench.enter(ALWAYS), None);
-        let admission = bench.time_out(USUAL_REPLY_TIME);
+        // It came after the reply that found a holder.
+        let admission = bench.time_out(USUAL_REPLY_TIME - STEP);
         assert_eq!(is_no_reply(&admission), is_silent, "{admission:?}");
+        assert_eq!(matches!(admission, Admission::Busy(_)), !is_silent, "{admission:?}");
     }
 }
 
@@ -230,4 +234,64 @@ fn single_attempt_is_one_that_does_not_wait() {
     assert!(!bench.state.has_single_attempt());
     bench.enter(WaitLimit::TryOnce);
     assert!(bench.state.has_single_attempt());
+}
+
+/// To those who have waited since then, it is as good as a reply.
+#[test]
+fn lease_that_a_thread_has_given_up_says_that_the_lock_was_held() {
+    let mut bench = Bench::new(false);
+    bench.enter(ALWAYS);
+    bench.grant();
+    assert_eq!((bench.enter(ALWAYS), bench.enter(ALWAYS)), (None, None));
+    bench.hears = false;
+    bench.options = bench.options.local_handoffs(0);
+    bench.wait(SECOND);
+    assert_eq!(bench.unlock(), Unlocked::Releasing);
+    let lease = bench.releasing.remove(0);
+    bench.remove(&lease);
+    let admission = bench.time_out(Duration::ZERO);
+    assert!(matches!(admission, Admission::Busy(_)), "{admission:?}");
+}
+
+#[test]
+fn door_is_shut_by_those_who_wait_before_it_and_not_to_read() {
+    const NUMBER: u64 = 5;
+    let mut bench = Bench::new(true);
+    bench.enter(ALWAYS);
+    let now = bench.now;
+    bench.state.door.open(NUMBER, now);
+    bench.queue_behind(0);
+    assert!(bench.state.door.is_of(NUMBER));
+    bench.queue_behind(1);
+    assert!(!bench.state.door.is_of(NUMBER));
+
+    for (is_reader, wait_limit, stays) in [
+        (true, ALWAYS, true),
+        (true, WaitLimit::TryOnce, true),
+        (false, ALWAYS, false),
+        (false, WaitLimit::TryOnce, true),
+    ] {
+        let mut bench = Bench::new(true);
+        let access = if is_reader { Access::Read } else { Access::Write };
+        bench.options = LockOptions::new().for_share(Share::Access(access));
+        bench.state.door.open(NUMBER, now);
+        assert_eq!(bench.enter(wait_limit), Some("acquire"));
+        assert_eq!(bench.state.door.is_of(NUMBER), stays, "{is_reader} {wait_limit:?}");
+    }
+}
+
+/// Else it asks at once.
+#[test]
+fn thread_that_takes_a_place_over_rests_for_what_is_left_of_a_heartbeat() {
+    for (passed, rests) in [(HEARTBEAT - STEP, true), (HEARTBEAT, false)] {
+        let mut bench = Bench::new(true);
+        bench.enter(ALWAYS);
+        bench.queue();
+        assert_eq!(bench.enter(ALWAYS), None);
+        bench.wait(passed);
+        bench.stop();
+        assert_eq!(bench.paused, Some(HEARTBEAT - passed));
+        let phase = &bench.state.acquirer.as_ref().expect("it took over").phase;
+        assert_eq!(matches!(phase, AcquirerPhase::Resting), rests, "{phase:?}");
+    }
 }

@@ -5,6 +5,84 @@ use std::path::Path;
 /// File, a piece that stands once in it, the piece with the swap, and why no test can tell them apart.
 pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     (
+        "src/engine/slot/mod.rs",
+        "if deadline <= now {",
+        "if deadline < now {",
+        "the next look is later, as the clock goes on",
+    ),
+    (
+        "src/engine/slot/mod.rs",
+        "if long_wait.due <= now {",
+        "if long_wait.due < now {",
+        "the next look is later, as the clock goes on",
+    ),
+    (
+        "src/engine/slot/pause.rs",
+        "state.is_quiet() && self.context.now() < until",
+        "state.is_quiet() && self.context.now() <= until",
+        "the next look is later, as the clock goes on",
+    ),
+    (
+        "src/engine/slot/state/message.rs",
+        "for_all || heard.number == number)",
+        "for_all || heard.number != number)",
+        "attempts travel along only where holds overlap, and there a message is for all",
+    ),
+    (
+        "src/engine/slot/state/watch.rs",
+        "self.announce_at < self.slot_due",
+        "self.announce_at <= self.slot_due",
+        "the worker is told the moment that it knows",
+    ),
+    (
+        "src/engine/slot/upgrade.rs",
+        "self.context.now() < until",
+        "self.context.now() <= until",
+        "the next look is later, as the clock goes on",
+    ),
+    (
+        "src/engine/slot/watch.rs",
+        "if due < lease.due() {",
+        "if due <= lease.due() {",
+        "the worker is told the moment that it knows",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "if next <= now {",
+        "if next < now {",
+        "a wait of no length comes before the same turn",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "if at > now {",
+        "if at >= now {",
+        "the next turn begins at once, and connects",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "if now < task.gone_by =>",
+        "if now <= task.gone_by =>",
+        "the removal of a value that is just gone removes nothing",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "if looks > MAX_ANNOUNCED {",
+        "if looks >= MAX_ANNOUNCED {",
+        "where all have room their order does not matter",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "timeout(end) <= most * MAX_TIMEOUT_RATIO",
+        "timeout(end) < most * MAX_TIMEOUT_RATIO",
+        "whether a renewal with just so much time travels along or next is all one",
+    ),
+    (
+        "src/engine/worker/task_queue.rs",
+        "deadline <= now {",
+        "deadline < now {",
+        "the next look is later, as the clock goes on",
+    ),
+    (
         "src/kind/weighted/acquire.lua",
         "limit_ttl > 0",
         "limit_ttl >= 0",
