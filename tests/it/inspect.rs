@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::common::queue::{wait_for, waiting};
 use crate::common::several::{direct, open as open_several, servers};
 use crate::common::{SOON, ask, exists, ms, open, server, until};
-use leasehold::{Inspection, LockClient};
+use leasehold::{Access, Inspection, LockClient, UpgradableReadGuard, WriteGuard};
 use leasehold_support::Server;
 
 /// An owner of Redisson.
@@ -259,6 +259,52 @@ fn reentrant_lock_shows_its_token_and_where_its_own_holds_are() {
     assert_eq!((seen.holders()[0].label(), seen.holders()[0].pid()), (None, None));
     assert_eq!(seen.holders()[0].token(), Some(guard.fencing_token()));
     assert_eq!(elsewhere.holder().unwrap().unwrap().token(), Some(guard.fencing_token()));
+}
+
+/// Nobody is granted after a writer: so its token is the last one, and those of readers are not known.
+#[test]
+fn read_write_lock_shows_the_access_of_each_holder_and_the_writers_token() {
+    let server = server();
+    let lock_of = |label: &str| labelled(&server, label).rw_lock("x").unwrap();
+    let (reads, upgrades) = (lock_of("reads"), lock_of("upgrades"));
+    let seen = |what: &str| {
+        let seen = open(&server).rw_lock("x").unwrap().inspect().unwrap();
+        shown(what, &seen);
+        let mut holders: Vec<_> = seen
+            .holders()
+            .iter()
+            .map(|it| (it.label().unwrap().to_owned(), it.access().unwrap(), it.token()))
+            .collect();
+        holders.sort();
+        let waiters: Vec<_> =
+            seen.waiters().iter().map(|it| (it.place(), it.label().unwrap().to_owned())).collect();
+        (holders, waiters)
+    };
+    let (reader, guard) = (reads.read().unwrap(), upgrades.upgradable_read().unwrap());
+    let both = vec![
+        ("reads".to_owned(), Access::Read, None),
+        ("upgrades".to_owned(), Access::UpgradableRead, None),
+    ];
+    assert_eq!(seen("a reader and an upgradable one"), (both.clone(), Vec::new()));
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| drop(lock_of("writes").write().unwrap()));
+        until("it stands in the line", || reads.inspect().unwrap().waiting() == Some(1));
+        let waiter = vec![(1, "writes".to_owned())];
+        assert_eq!(seen("the same, and a writer waits"), (both, waiter.clone()));
+        reader.release().unwrap();
+        let guard = UpgradableReadGuard::upgrade(guard).unwrap();
+        let writer = ("upgrades".to_owned(), Access::Write, Some(guard.fencing_token()));
+        assert_eq!(seen("an upgraded reader"), (vec![writer], waiter));
+        guard.release().unwrap();
+        writes.join().unwrap();
+    });
+    let guard = reads.write().unwrap();
+    let writer = ("reads".to_owned(), Access::Write, Some(guard.fencing_token()));
+    assert_eq!(seen("a writer"), (vec![writer], Vec::new()));
+    let guard = WriteGuard::downgrade(guard).unwrap();
+    let reader = ("reads".to_owned(), Access::Read, None);
+    assert_eq!(seen("a writer that reads now"), (vec![reader], Vec::new()));
+    guard.release().unwrap();
 }
 
 #[test]

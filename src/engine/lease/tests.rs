@@ -1,5 +1,7 @@
 //! A lease and its hold, whose end coincides with replies about it.
 
+mod bound;
+
 use super::*;
 use crate::base::id::Identity;
 use crate::base::name::Name;
@@ -32,6 +34,11 @@ struct Bench {
 
 impl Bench {
     fn new(options: LockOptions) -> Bench {
+        Bench::granted(options, CLAIM)
+    }
+
+    /// Granted for this long.
+    fn granted(options: LockOptions, ttl: Duration) -> Bench {
         let clock = Arc::new(ManualClock::new(false));
         let server = MemoryServer::new(Arc::clone(&clock) as Arc<dyn Clock>);
         let engine = Engine::new(
@@ -45,7 +52,7 @@ impl Bench {
         let slot = engine.slot(&MutexKind, Name::new(b"", b"x").unwrap());
         let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);
         let as_clock = Arc::clone(&clock);
-        let hold = Hold::first(value, as_clock, Grant::test(CLAIM, begin), &options);
+        let hold = Hold::first(value, as_clock, Grant::test(ttl, begin), &options);
         Bench { clock, begin, slot, lease: Arc::clone(&hold.lease), hold }
     }
 
@@ -272,6 +279,7 @@ fn cause_of_a_loss_is_the_kind_of_most_failures() {
     assert_eq!(cause, LossCause::Unreachable);
     assert!(!source.contains("MISCONF"), "{source}");
     assert_eq!(lost(&[refused(), held_up(), held_up()]).0, LossCause::Refused);
+    assert_eq!(lost(&[Failure::silent(), refused()]).0, LossCause::Refused, "as many of each");
     assert_eq!(lost(&[held_up()]).0, LossCause::Expired, "the process was held up");
     // A confirmed one ends what was before.
     let bench = Bench::new(renewed());

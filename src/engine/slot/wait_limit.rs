@@ -50,3 +50,16 @@ impl WaitLimit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_is_over_at_its_end_and_not_before() {
+        let [before, end] = [1, 2].map(Moment::from_nanos);
+        assert_eq!(WaitLimit::until(end, before), WaitLimit::Until(end));
+        assert_eq!(WaitLimit::until(end, end), WaitLimit::TryOnce);
+        assert!(!WaitLimit::Until(end).is_over(before) && WaitLimit::Until(end).is_over(end));
+    }
+}

@@ -33,8 +33,8 @@ const RENEWAL_TRIES: u32 = 2;
 const MAX_TIMEOUT_RATIO: u32 = 4;
 
 /// The most locks that one command announces, and about how many bytes their names may have.
-const MAX_ANNOUNCED: usize = 1_000;
-const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
+pub(super) const MAX_ANNOUNCED: usize = 1_000;
+pub(super) const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
 /// A lock is announced again after this time: three times before it is dropped from the index.
 pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 /// One second in which announcements are made together.

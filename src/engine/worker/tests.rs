@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::report::Report;
-use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, Runner};
+use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, MAX_ANNOUNCED, MAX_ANNOUNCED_BYTES, Runner};
 use super::scheduled_task::{ScheduledTask, Watched};
 use super::task_queue::{IDLE_AFTER, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
 use super::worker_request::{LeaseNeed, Next, WorkerRequest};
 use super::{Removal, WatchedSlot, Worker};
 use crate::base::id::Identity;
-use crate::base::loss::Loss;
+use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::option::{Lease as LeaseOption, LockOptions};
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, OnceLock, Ordering, Weak, thread_local};
@@ -93,7 +93,7 @@ fn a_lock_taken_over_and_over_wakes_the_worker_once() {
     assert_eq!(task_queue.sleep(now), Moment::FAR);
     assert!(watch(&task_queue, lease, &slot, first), "the worker slept for ever");
     task_queue.wake();
-    for number in 1..4 {
+    for number in 0..4 {
         task_queue.forget(lease);
         assert_eq!(lease.due(), Moment::FAR);
         assert_eq!(task_queue.sleep(now), first);
@@ -194,6 +194,25 @@ fn kept_value_is_owed_when_its_time_is_over_and_not_before() {
     task_queue.take(until.after(SECOND), &mut in_progress);
     task_queue.release_done(&task(1));
     assert_eq!((in_progress.len(), unreleased()), (2, 0));
+}
+
+/// Rule 6.
+#[test]
+fn reply_is_final_if_no_request_can_outlive_the_release() {
+    let (task, sent) = (task(1), ManualClock::START);
+    assert!(task.is_final(sent));
+    task.value.unanswered_until(sent);
+    assert!(task.is_final(sent) && !task.is_final(sent.before(Duration::from_nanos(1))));
+}
+
+#[test]
+fn removal_waits_for_a_lock_that_is_kept_until_its_end() {
+    let (_slot, leases, now) = leases(1);
+    leases[0].keep_until(now);
+    assert_eq!(Removal::of_lease(&leases[0], now).kept_until, None);
+    let until = now.after(Duration::from_nanos(1));
+    leases[0].keep_until(until);
+    assert_eq!(Removal::of_lease(&leases[0], now).kept_until, Some(until));
 }
 
 #[test]
@@ -435,6 +454,23 @@ fn thousand_failures_in_a_turn_log_one_warning() {
     assert!(warned < 1_000 && others > 90_000, "{warned} warnings, {others} others in {turns}");
 }
 
+#[test]
+fn single_failure_and_single_loss_are_logged_once() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let Holding { hold, .. } = granted(&engine, "x", SECOND * 6);
+    let name = Name::new(b"", b"x").unwrap();
+    let mut report = Report::default();
+    report.failed(&hold.lease, Failure::silent(), 1, Some(clock.now()));
+    report.lost(Loss::new(name, hold.token(), LossCause::Taken, true), 0);
+    report.renewed(&hold.lease, 0);
+    runner.report = report;
+    engine.worker.wake();
+    let (warnings, others) = written(&mut runner);
+    let is_of_one = |line: &String| !line.contains("locks:");
+    assert!(warnings.len() == 2 && warnings.iter().all(is_of_one), "{warnings:?}");
+    assert_eq!(others, 0);
+}
+
 /// A worker whose turns are run by the test, on a clock that stands still.
 fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
     let clock = Arc::new(ManualClock::new(false));
@@ -535,25 +571,58 @@ impl WatchedSlot for Lasting {
     }
 }
 
+/// So many of that name.
+fn lasting(runner: &Runner, count: usize, name: &[u8]) -> Vec<Arc<Lasting>> {
+    let slot = |_| Lasting {
+        task_queue: Arc::clone(&runner.task_queue),
+        target: Target::new(&MutexKind, Name::new(b"", name).unwrap()),
+        was_announced: AtomicBool::new(false),
+    };
+    (0..count).map(slot).map(Arc::new).collect()
+}
+
+/// Makes the worker come to these, at that moment.
+fn watch_all(runner: &Runner, slots: &[Arc<Lasting>], due: Moment) {
+    for slot in slots {
+        let slot: Arc<dyn WatchedSlot> = Arc::<Lasting>::clone(slot);
+        runner.task_queue.watch_slot(&slot, due);
+    }
+}
+
+#[test]
+fn one_command_announces_so_many_locks_and_bytes() {
+    for (count, name) in [(MAX_ANNOUNCED + 100, vec![b'x']), (400, vec![b'x'; 1_000])] {
+        let (clock, engine, mut runner) = on_a_standing_clock();
+        let slots = lasting(&runner, count, &name);
+        watch_all(&runner, &slots, clock.now());
+        engine.worker.wake();
+        assert!(runner.run_due());
+        let announced = |it: &&Arc<Lasting>| it.was_announced.load(Ordering::SeqCst);
+        let room = MAX_ANNOUNCED_BYTES.div_ceil(slots[0].target.key().len());
+        assert_eq!(slots.iter().filter(announced).count(), MAX_ANNOUNCED.min(room));
+    }
+}
+
+#[test]
+fn slot_is_asked_at_the_moment_of_its_announcement() {
+    let (clock, engine, mut runner) = on_a_standing_clock();
+    let Holding { slot, hold } = granted(&engine, "x", SECOND * 60);
+    let due = clock.now().after(SECOND);
+    hold.lease.announce_by(due);
+    watch(&runner.task_queue, &hold.lease, &slot, due);
+    clock.put_forward(due);
+    engine.worker.wake();
+    assert!(runner.run_due());
+    assert!(hold.lease.announce_at() > due, "and told a later one");
+}
+
 /// 20,000 have room in the time after which each is announced again.
 #[test]
 fn none_of_very_many_locks_is_never_announced() {
     let (clock, engine, mut runner) = on_a_standing_clock();
-    let slots: Vec<_> = (0..25_000)
-        .map(|_| {
-            let slot = Lasting {
-                task_queue: Arc::clone(&runner.task_queue),
-                target: Target::new(&MutexKind, Name::new(b"", b"x").unwrap()),
-                was_announced: AtomicBool::new(false),
-            };
-            Arc::new(slot)
-        })
-        .collect();
+    let slots = lasting(&runner, 25_000, b"x");
     let start = clock.now().after(SECOND).rounded_down(SECOND);
-    for slot in &slots {
-        let slot: Arc<dyn WatchedSlot> = Arc::<Lasting>::clone(slot);
-        runner.task_queue.watch_slot(&slot, start);
-    }
+    watch_all(&runner, &slots, start);
     for second in 0..120 {
         clock.put_forward(start.after(SECOND * second));
         engine.worker.wake();

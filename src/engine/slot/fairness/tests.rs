@@ -230,3 +230,42 @@ fn rest_waits_for_those_that_want_the_lock_alone() {
     turn(&mut fairness, &mut now, true);
     assert!(!turn(&mut fairness, &mut now, false));
 }
+
+#[test]
+fn others_listen_for_a_heartbeat_after_a_release_that_they_received() {
+    let (mut fairness, now) = (Fairness::default(), ManualClock::START);
+    released(&mut fairness, 1, now);
+    assert!(fairness.has_listeners(now.after(HEARTBEAT)));
+    assert!(!fairness.has_listeners(now.after(HEARTBEAT + Duration::from_nanos(1))));
+}
+
+/// And a turn that is as long as those that listen is not short: it proves that they are served.
+#[test]
+fn rest_ends_at_its_end() {
+    for (left, unused) in [(0, 0), (1, 2)] {
+        let (mut fairness, now) = (Fairness::default(), ManualClock::START);
+        fairness.unused_pauses = 2;
+        fairness.rest_until = now.after(Duration::from_nanos(left));
+        fairness.begin_release();
+        fairness.released(heard_by(1), now);
+        assert_eq!(fairness.turn, if left == 0 { 1 } else { 0 });
+        // Its own, and that of another.
+        (0..2).for_each(|_| _ = fairness.on_release(true, now));
+        fairness.paused = Some(true);
+        fairness.end(false, now);
+        assert_eq!(fairness.unused_pauses, unused, "{left} ns are left");
+    }
+}
+
+/// Messages come late, too.
+#[test]
+fn message_of_its_own_release_does_not_make_a_pause_longer() {
+    let (mut fairness, now) = (Fairness::default(), ManualClock::START);
+    fairness.begin_release();
+    fairness.released(heard_by(1), now);
+    let until = fairness.until;
+    let later = now.after(YIELD_TIME / 2);
+    fairness.on_release(true, later);
+    assert_eq!((fairness.until, fairness.is_turn()), (until, false));
+    assert!(fairness.on_release(true, later));
+}

@@ -1,5 +1,6 @@
 //! The state machine alone: no thread, no server, and a clock that stands still.
 
+mod bound;
 mod overlap;
 
 use super::unlock::Unlocked;

@@ -21,13 +21,21 @@ pub(crate) struct Build {
 impl Build {
     /// Builds the programs that have these checkers.
     pub(crate) fn make(checkers: impl Iterator<Item = &'static str>) -> Build {
+        let mut programs: Vec<&str> = checkers.map(program).collect();
+        programs.sort_unstable();
+        programs.dedup();
+        let sources = crate::sources();
+        let edits = edit::all(&sources).unwrap_or_else(|wrong| panic!("{wrong}"));
+        Build::of("mutation", &programs, edit::planted(&edits, &sources))
+    }
+
+    /// Builds these programs of a copy with these texts, in a folder of the target folder.
+    pub(crate) fn of(folder: &str, programs: &[&str], texts: BTreeMap<PathBuf, String>) -> Build {
         let root = crate::root();
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let tree = target.join("mutation/tree");
-        let sources = crate::sources();
-        let edits = edit::all(&sources).unwrap_or_else(|wrong| panic!("{wrong}"));
-        tree::plant(edit::planted(&edits, &sources), &tree);
+        let tree = target.join(folder).join("tree");
+        tree::plant(texts, folder, &tree);
         let mut cargo = Command::new(env!("CARGO"));
         cargo
             .current_dir(&tree)
@@ -42,11 +50,8 @@ impl Build {
             ])
             .env("CARGO_TARGET_DIR", &target)
             .stderr(Stdio::inherit());
-        let mut programs: Vec<&str> = checkers.map(program).collect();
-        programs.sort_unstable();
-        programs.dedup();
         for program in programs {
-            match program {
+            match *program {
                 LIBRARY => cargo.arg("--lib"),
                 file => cargo.args(["--test", file]),
             };
@@ -61,6 +66,10 @@ impl Build {
             Some((name.to_owned(), path))
         });
         Build { programs: programs.collect(), tree }
+    }
+
+    pub(crate) fn program(&self, name: &str) -> &Path {
+        &self.programs[name]
     }
 
     /// The program that has a checker, and the checker's name there.

@@ -21,6 +21,7 @@ mod edit;
 mod plant;
 mod script;
 mod source;
+mod swap;
 mod table;
 mod tree;
 mod trial;

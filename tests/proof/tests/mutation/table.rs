@@ -13,7 +13,7 @@ pub(crate) struct Mutation {
 
 /// Bugs that recorded histories show, too. They need Go, and so are no part of a sample.
 pub(crate) static HISTORIES: LazyLock<Vec<Mutation>> =
-    LazyLock::new(|| all().filter(|it| is_of_histories(it)).collect());
+    LazyLock::new(|| all().filter(is_of_histories).collect());
 
 /// All of them.
 pub(crate) static MUTATIONS: LazyLock<Vec<Mutation>> =

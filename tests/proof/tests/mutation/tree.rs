@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Makes a folder a copy of the workspace, but for the texts of these files. Files that are equal already are not
+/// Makes a folder a copy of the workspace, but for the texts of these files, and with a mark in its version. Files that are equal already are not
 /// written, so that cargo builds only the others.
-pub(crate) fn plant(texts: BTreeMap<PathBuf, String>, folder: &Path) {
+pub(crate) fn plant(texts: BTreeMap<PathBuf, String>, mark: &str, folder: &Path) {
     let mut files: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let root = crate::root();
     for path in paths(&root) {
@@ -19,7 +19,7 @@ pub(crate) fn plant(texts: BTreeMap<PathBuf, String>, folder: &Path) {
     let text = str::from_utf8(manifest).expect("a text");
     let (before, after) = text.split_once("\nversion = \"").expect("a version");
     let (version, after) = after.split_once('"').expect("its end");
-    *manifest = format!("{before}\nversion = \"{version}+planted\"{after}").into_bytes();
+    *manifest = format!("{before}\nversion = \"{version}+{mark}\"{after}").into_bytes();
     for path in paths(folder).difference(&files.keys().cloned().collect()) {
         fs::remove_file(folder.join(path)).expect("a file of an earlier copy");
         // And the folders that are empty now: to cargo each below `examples` is a package.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ::redis::Value;
 
-use crate::lab::{Lab, TTL, permits, reader, writer};
+use crate::lab::{Lab, TTL, permits, reader, upgradable, writer};
 use crate::request::{ALL, Attempt, FENCE, LOCK, Mode, Reply, Request, Weight};
 
 impl Lab {
@@ -33,14 +33,27 @@ impl Lab {
 /// former, and two of the latter, look whether the key is a lock of the kind (rule 43).
 #[test]
 fn uncontended_pair_runs_few_commands() {
-    for (limit, attempt, most) in [(ALL, reader(0), 10), (4, permits(0, 1), 12)] {
+    // Also one that takes all there is.
+    for (limit, attempt, most) in [
+        (ALL, reader(0), 10),
+        (ALL, upgradable(0), 10),
+        (ALL, writer(0), 10),
+        (4, permits(0, 1), 12),
+        (4, permits(0, 4), 12),
+    ] {
         let mut lab = Lab::real(limit);
         let acquire = lab.acquire_request(attempt, Mode::Join);
         let release = Request::Release { attempt, ttl: TTL, last_token: 0 };
         let first = [lab.inner(&acquire), lab.inner(&release)];
         let again = [lab.inner(&acquire), lab.inner(&release)];
         println!("{attempt:?}: {first:?} commands the first time, {again:?} after that");
-        assert!(first.iter().sum::<u64>() <= most && again.iter().sum::<u64>() <= most);
+        for [acquire, release] in [first, again] {
+            let both = acquire + release;
+            assert!(
+                both <= most,
+                "{attempt:?}: acquire.lua ran {acquire} commands and release.lua {release}: {both} of {most} at most"
+            );
+        }
     }
 }
 
@@ -60,7 +73,10 @@ fn refused_request_runs_few_commands() {
             "{waiter:?}: {refused} commands, {joined} to line up, {} to stay",
             lab.inner(&beat)
         );
-        assert!(refused <= most, "{refused}");
+        assert!(
+            refused <= most,
+            "{waiter:?} is refused: acquire.lua ran {refused} commands of {most} at most"
+        );
     }
 }
 
@@ -161,9 +177,11 @@ fn grant_among_many_holders_looks_at_few_of_them() {
     };
     let (commands, slots) = take(permits(0, 1));
     // Seven as always, one for the fence of the others, one to see that there is a gap, and the search.
-    assert!(commands <= 7 + 1 + 1 + 14, "{commands}");
+    let most = 7 + 1 + 1 + 14;
+    assert!(commands <= most, "in a gap: acquire.lua ran {commands} commands of {most} at most");
     assert_eq!(slots, [5_000]);
     let (commands, slots) = take(Attempt { weight: Weight::Permits(2), ..permits(1, 1) });
-    assert!(commands <= 7 + 1 + 1, "{commands}");
+    let most = 7 + 1 + 1;
+    assert!(commands <= most, "above all: acquire.lua ran {commands} commands of {most} at most");
     assert_eq!(slots, [10_000, 10_001]);
 }

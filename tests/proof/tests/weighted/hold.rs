@@ -2,7 +2,7 @@
 
 use ::redis::Value;
 
-use crate::lab::{Lab, TTL, on_both, permits, reader, writer};
+use crate::lab::{Lab, TTL, on_both, permits, reader, upgradable, writer};
 use crate::request::{ALL, FENCE, KEYS, Mode, Reply, Request, Says, command};
 use crate::script::Name;
 
@@ -277,6 +277,47 @@ impl Lab {
         self.release(permits(0, 1));
         self.wait(permits(2, 3));
     }
+}
+
+#[test]
+pub(crate) fn release_leaves_those_who_hold_beside() {
+    on_both(ALL, |lab| {
+        let pairs =
+            [(upgradable(0), reader(1)), (reader(0), upgradable(1)), (reader(0), reader(1))];
+        for (leaves, stays) in pairs {
+            lab.take(leaves);
+            lab.take(stays);
+            assert_eq!(lab.release(leaves), Reply::Done(0));
+            let content = lab.content();
+            assert_eq!(content.used, stays.weight.number(), "{leaves:?} has left {stays:?}");
+            assert!(content.holder(stays).is_some(), "{leaves:?} has taken {stays:?} with it");
+            assert_eq!(lab.release(stays), Reply::Done(0));
+        }
+    });
+}
+
+/// Rule 26: a fence that is written anew outlasts those who hold beside, and where nobody does it is not kept for longer.
+#[test]
+pub(crate) fn fence_is_kept_for_those_who_hold_beside() {
+    on_both(2, |lab| {
+        let mut left = |beside: bool| {
+            if beside {
+                lab.take(permits(0, 1));
+            }
+            let first = permits(1, if beside { 1 } else { 2 });
+            lab.take(first);
+            lab.wait(permits(2, 2 - u16::from(beside)));
+            lab.ask(&["PEXPIRE", FENCE, &(10 * TTL).to_string()]);
+            lab.release(first);
+            assert_eq!(lab.granted(), [(2, 1)]);
+            lab.release(permits(2, 2 - u16::from(beside)));
+            let Value::Int(left) = lab.ask(&["PTTL", FENCE]) else { panic!("a time") };
+            left
+        };
+        let (alone, beside) = (left(false), left(true));
+        assert!(alone <= TTL.into(), "{alone} ms are left");
+        assert!(beside > TTL.into(), "{beside} ms are left");
+    });
 }
 
 /// Whatever was done, what is left ends by itself.

@@ -57,8 +57,9 @@ fn is_refused(lab: &mut Lab, is_rw: bool, what: &str) {
     let before = kept(lab);
     for (name, words) in commands(lab, is_rw) {
         let error = lab.command(&words).expect_err("refused");
-        assert!(error.contains("WRONGTYPE") && error.contains(what), "{name:?}: {error}");
-        assert_eq!(kept(lab), before, "{name:?} has changed it");
+        let says = error.contains("WRONGTYPE") && error.contains(what);
+        assert!(says, "{name:?} says {error:?}, and not WRONGTYPE with {what:?}");
+        assert_eq!(kept(lab), before, "{name:?} has changed what is {what}");
     }
 }
 
@@ -100,6 +101,9 @@ pub(crate) fn set_of_a_user_is_an_error_and_not_touched() {
             // Times in ms, which lie in the band of leases.
             &[NOW, "job:1", "1700000000124", "job:2"],
             &["1", "declared"],
+            &["0", "declared", "0", "limit", "0", "used"],
+            // More than any semaphore has.
+            &["2147483648", "declared", "2147483648", "limit", "0", "used"],
             &["4294967296", "declared", "4294967296", "limit"],
             &["0.5", "declared", "4", "limit", "1", "used"],
             &["4.5", "declared", "4", "limit", "0", "used"],
@@ -218,6 +222,19 @@ pub(crate) fn semaphore_is_known_in_all_its_states() {
     });
 }
 
+/// The band of leases begins there.
+#[test]
+pub(crate) fn lowest_lease_of_a_user_makes_a_free_lock_no_data() {
+    on_both(2, |lab| {
+        lab.take(permits(0, 1));
+        lab.release(permits(0, 1));
+        lab.ask(&["ZADD", LOCK, "1099511627776", "job:1"]);
+        is_known(lab, false);
+        lab.ask(&["ZADD", LOCK, "1099511627775", "job:1"]);
+        is_refused(lab, false, UNMARKED);
+    });
+}
+
 #[test]
 pub(crate) fn read_write_lock_is_known_in_all_its_states() {
     on_both(ALL, |lab| {
@@ -276,7 +293,10 @@ pub(crate) fn key_of_another_type_is_an_error() {
             for is_rw in [false, true] {
                 for (name, words) in commands(lab, is_rw) {
                     let error = lab.command(&words).expect_err("refused");
-                    assert!(error.contains("WRONGTYPE"), "{name:?}: {error}");
+                    assert!(
+                        error.contains("WRONGTYPE"),
+                        "{name:?} says {error:?}, and not WRONGTYPE"
+                    );
                 }
             }
             lab.ask(&["DEL", LOCK]);

@@ -23,6 +23,8 @@ const LINE_TTL: u32 = 300_000;
 pub(crate) const LIVES: i64 = 200_000_000;
 /// The server's time in memory, in µs: of today's size.
 const BEGIN: u64 = 1_700_000_000_123_456;
+/// So long takes a command in memory, in µs.
+const TICK: u64 = 10;
 
 #[allow(clippy::large_enum_variant, reason = "there is one for each test")]
 enum Side {
@@ -78,7 +80,7 @@ impl Lab {
     pub(crate) fn command(&mut self, words: &[Vec<u8>]) -> Result<Value, String> {
         match &mut self.side {
             Side::Memory { store, now } => {
-                *now += 10;
+                *now += TICK;
                 let (value, effects) = store.run(*now, |run| call(run, words));
                 let read = |it: crate::redis::Published| Message::read(&it.channel, &it.payload);
                 self.messages.extend(effects.published.into_iter().map(read));
@@ -147,6 +149,12 @@ impl Lab {
     pub(crate) fn now(&mut self) -> u64 {
         let parts: Vec<u64> = ::redis::from_redis_value(self.ask(&["TIME"])).expect("a time");
         parts[0] * 1_000_000 + parts[1]
+    }
+
+    /// The next command runs at this time of the server in memory, in µs.
+    pub(crate) fn set_next(&mut self, time: u64) {
+        let Side::Memory { now, .. } = &mut self.side else { panic!("a real clock") };
+        *now = time - TICK;
     }
 
     /// Memory is full, or no longer.

@@ -32,6 +32,19 @@ pub(crate) fn requests_are_compared_with_what_was_declared() {
     });
 }
 
+/// Rule 34: they hold no more than the limit, so they have nothing to give back.
+#[test]
+pub(crate) fn holders_are_not_told_of_a_limit_that_they_fill() {
+    on_both(4, |lab| {
+        lab.take(permits(0, 2));
+        lab.messages();
+        lab.resize(2);
+        assert_eq!(lab.messages(), []);
+        lab.resize(1);
+        assert_eq!(lab.messages().len(), 1);
+    });
+}
+
 #[test]
 pub(crate) fn larger_limit_lets_those_in_who_fit() {
     on_both(1, |lab| {

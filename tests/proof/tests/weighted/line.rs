@@ -346,3 +346,22 @@ pub(crate) fn waiter_behind_the_holders_own_client_tells_them() {
         assert_eq!(told(lab), []);
     });
 }
+
+/// It looks at so many places of holders' clients before its own, and no further.
+#[test]
+pub(crate) fn waiter_behind_33_places_of_holders_tells_nobody() {
+    on_both(1, |lab| {
+        lab.take(permits(0, 1));
+        for number in 2..=33 {
+            lab.wait(Attempt { number, ..permits(0, 1) });
+        }
+        lab.messages();
+        lab.wait(permits(1, 1));
+        assert_eq!(lab.messages().len(), 1, "behind 32");
+        lab.release(permits(1, 1));
+        lab.wait(Attempt { number: 34, ..permits(0, 1) });
+        lab.messages();
+        lab.wait(permits(2, 1));
+        assert_eq!(lab.messages(), [], "behind 33");
+    });
+}

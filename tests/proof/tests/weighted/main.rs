@@ -6,6 +6,8 @@
 //! | `request`, `content` | what is asked, returned, published and kept, as commands and replies of Redis |
 //! | `lab` | a server in memory, or a real one |
 //! | `hold`, `line`, `slot`, `change`, `limit`, `memory`, `kind`, `refusal` | what each script does, rule by rule, on both |
+//! | `inspection` | what an inspection tells of holders and waiters |
+//! | `moment` | what happens at an exact microsecond |
 //! | `random` | random operations against a simple reference, on both |
 //! | `recount` | sums that are too high because somebody has taken a holder out by hand |
 //! | `explore`, `scenario` | all that can happen among a few clients, exhaustively |
@@ -33,12 +35,14 @@ mod explore;
 mod fold;
 mod heal;
 mod hold;
+mod inspection;
 mod invariant;
 mod kind;
 mod lab;
 mod limit;
 mod line;
 mod memory;
+mod moment;
 #[path = "../mutation/script.rs"]
 mod patch;
 mod random;

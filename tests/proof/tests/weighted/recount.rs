@@ -98,6 +98,20 @@ pub(crate) fn sum_of_more_than_64_holders_stays() {
     });
 }
 
+/// So many it does look at.
+#[test]
+pub(crate) fn sum_of_64_holders_is_counted_again() {
+    on_both(130, |lab| {
+        let holder = |number| Attempt { number, ..permits(0, 2) };
+        for number in 1..=65 {
+            lab.take(holder(number));
+        }
+        take_out(lab, holder(1));
+        is_granted(&lab.acquire(permits(1, 2), Mode::Try), &[0, 1]);
+        assert_eq!(lab.content().used, 130);
+    });
+}
+
 #[test]
 pub(crate) fn sum_is_mended_when_memory_is_full() {
     on_both(1, |lab| {
