@@ -5,6 +5,30 @@ use std::path::Path;
 /// File, a piece that stands once in it, the piece with the swap, and why no test can tell them apart.
 pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     (
+        "src/engine/slot/background_release.rs",
+        "if end > self.context.now() ||",
+        "if end >= self.context.now() ||",
+        "what ends now has ended when its release comes",
+    ),
+    (
+        "src/engine/slot/background_release.rs",
+        "if settled <= now {",
+        "if settled < now {",
+        "a removal is sent that finds nothing, as the last request is over",
+    ),
+    (
+        "src/engine/slot/state/share.rs",
+        "if hold.limit() != Moment::FAR {",
+        "if hold.limit() == Moment::FAR {",
+        "the worker comes once more at the end of that hold, and finds when the next one ends",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "if now < self.announces_from {",
+        "if now <= self.announces_from {",
+        "nobody needs a rest of just that length",
+    ),
+    (
         "src/engine/slot/mod.rs",
         "if deadline <= now {",
         "if deadline < now {",
