@@ -107,6 +107,31 @@ pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "the next look is later, as the clock goes on",
     ),
     (
+        "src/kind/election/proclaim.lua",
+        "number >= tonumber(ARGV[3])",
+        "number > tonumber(ARGV[3])",
+        "a word that is said again is the same",
+    ),
+    (
+        "src/kind/mutex/hand_over.lua",
+        "if window - keep > 0 then",
+        "if window - keep >= 0 then",
+        "the greater of two equal times is either",
+    ),
+    (
+        "src/kind/mutex/wait.lua",
+        "if tail > 0 then",
+        "if tail >= 0 then",
+        "no lease has less left than nothing",
+    ),
+    (
+        "src/kind/mutex/wait.lua",
+        "left < tonumber(ARGV[2])",
+        "left <= tonumber(ARGV[2])",
+        "it is lengthened to what it has",
+    ),
+    ("src/kind/mutex/wait.lua", "if place < 0 then", "if place <= 0 then", "a place is not 0"),
+    (
         "src/kind/weighted/acquire.lua",
         "limit_ttl > 0",
         "limit_ttl >= 0",
