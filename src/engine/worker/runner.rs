@@ -513,7 +513,8 @@ fn request(watched: &Watched, now: Moment, was_retaken: bool) -> Option<WorkerRe
     (!lease.is_over()).then(|| WorkerRequest::Lease { need, watched, _under_way })
 }
 
-fn need(lease: &Lease, now: Moment, was_retaken: bool) -> Option<LeaseNeed> {
+/// What a lease needs of Redis now.
+pub(super) fn need(lease: &Lease, now: Moment, was_retaken: bool) -> Option<LeaseNeed> {
     if lease.lost_at() <= now {
         return None;
     }

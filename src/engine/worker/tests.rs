@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::report::Report;
-use super::runner::{ANNOUNCE_EVERY, ANNOUNCE_TICK, MAX_ANNOUNCED, MAX_ANNOUNCED_BYTES, Runner};
+use super::runner::{
+    ANNOUNCE_EVERY, ANNOUNCE_TICK, MAX_ANNOUNCED, MAX_ANNOUNCED_BYTES, Runner, need,
+};
 use super::scheduled_task::{ScheduledTask, Watched};
 use super::task_queue::{IDLE_AFTER, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
 use super::worker_request::{LeaseNeed, Next, WorkerRequest};
@@ -569,6 +571,16 @@ impl WatchedSlot for Lasting {
         self.task_queue.watch_slot(&slot, now.after(again).rounded_down(ANNOUNCE_TICK));
         Some(Some(Arc::clone(&self.target)))
     }
+}
+
+/// Redis would keep the lock for a holder that has lost it.
+#[test]
+fn lease_is_renewed_before_its_end_and_not_at_it() {
+    let (_slot, leases, _) = leases(1);
+    let end = leases[0].lost_at();
+    assert!(need(&leases[0], end, false).is_none());
+    let before = need(&leases[0], end.before(Duration::from_nanos(1)), false);
+    assert!(matches!(before, Some(LeaseNeed::Renew)));
 }
 
 /// So many of that name.

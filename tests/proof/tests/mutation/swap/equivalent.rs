@@ -5,6 +5,30 @@ use std::path::Path;
 /// File, a piece that stands once in it, the piece with the swap, and why no test can tell them apart.
 pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     (
+        "src/engine/slot/background_release.rs",
+        "if end > self.context.now() ||",
+        "if end >= self.context.now() ||",
+        "what ends now has ended when its release comes",
+    ),
+    (
+        "src/engine/slot/background_release.rs",
+        "if settled <= now {",
+        "if settled < now {",
+        "a removal is sent that finds nothing, as the last request is over",
+    ),
+    (
+        "src/engine/slot/state/share.rs",
+        "if hold.limit() != Moment::FAR {",
+        "if hold.limit() == Moment::FAR {",
+        "the worker comes once more at the end of that hold, and finds when the next one ends",
+    ),
+    (
+        "src/engine/worker/runner.rs",
+        "if now < self.announces_from {",
+        "if now <= self.announces_from {",
+        "nobody needs a rest of just that length",
+    ),
+    (
         "src/engine/slot/mod.rs",
         "if deadline <= now {",
         "if deadline < now {",
@@ -82,6 +106,31 @@ pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "deadline < now {",
         "the next look is later, as the clock goes on",
     ),
+    (
+        "src/kind/election/proclaim.lua",
+        "number >= tonumber(ARGV[3])",
+        "number > tonumber(ARGV[3])",
+        "a word that is said again is the same",
+    ),
+    (
+        "src/kind/mutex/hand_over.lua",
+        "if window - keep > 0 then",
+        "if window - keep >= 0 then",
+        "the greater of two equal times is either",
+    ),
+    (
+        "src/kind/mutex/wait.lua",
+        "if tail > 0 then",
+        "if tail >= 0 then",
+        "no lease has less left than nothing",
+    ),
+    (
+        "src/kind/mutex/wait.lua",
+        "left < tonumber(ARGV[2])",
+        "left <= tonumber(ARGV[2])",
+        "it is lengthened to what it has",
+    ),
+    ("src/kind/mutex/wait.lua", "if place < 0 then", "if place <= 0 then", "a place is not 0"),
     (
         "src/kind/weighted/acquire.lua",
         "limit_ttl > 0",
