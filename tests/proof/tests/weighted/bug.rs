@@ -18,6 +18,7 @@ macro_rules! tests {
 /// The tests that catch bugs, as the mutation gate knows them.
 const TESTS: &[(&str, fn())] = tests![
     line::small_request_does_not_overtake_a_large_one,
+    line::holders_are_told_that_somebody_waits,
     hold::renewal_neither_makes_nor_revives_a_holder,
     hold::weight_of_an_ended_lease_comes_back_once,
     line::beat_takes_what_an_ended_lease_gives_back,
