@@ -433,8 +433,8 @@ macro_rules! lock_methods {
             /// Before the work the same as for [`lock`](Self::lock). After it
             /// [`is_lost`](crate::Error::is_lost) if the lock was lost in between, so a value that comes back
             /// was made under the lock, and [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if it may have been: a
-            /// request for its release had no reply, and the next one did not find it. Any other release that does not get through is not an error here, just as when
-            /// a guard is dropped.
+            /// request for its release had no reply, and the next one did not find it. Any other release that does not
+            /// get through is not an error here, just as when a guard is dropped.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {
