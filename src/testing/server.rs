@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// It is so when it was found so this often, one look after the other.
 const IDLE_POLLS: u32 = 3;
 /// A thread that was woken and does not come back to wait has so many looks for what it does: more
-/// time where the machine is busy.
+/// time where the machine is busy. Where the system tells which threads run, those are waited for besides.
 const MAX_POLLS: u32 = 200;
 /// Something hangs if it is not so within this time; the test finds out by what follows.
 const MOST: Duration = Duration::from_secs(10);
@@ -336,7 +336,8 @@ impl Server {
             let engine = client.engine.upgrade();
             client.link.is_waited_for() || engine.is_none_or(|engine| engine.worker.is_at_rest())
         };
-        due == 0 && back && self.inner.is_at_rest() && self.clients.lock().iter().all(rests)
+        let rested = due == 0 && back && self.inner.is_at_rest();
+        rested && self.clients.lock().iter().all(rests) && !self.clock.has_running_reader()
     }
 
     /// Deletes a key, like an operator: the holder of the lock loses it without being asked. Returns whether

@@ -3,7 +3,7 @@
 //! A thread that waits on it sleeps for a real millisecond at a time, and then checks the clock
 //! again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ use crate::base::time::{BootClock, Clock, Moment};
 
 /// How often a waiting thread checks the clock.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A call takes less of a processor than this from one look at the clock to the next.
+const TURN: Duration = Duration::from_millis(10);
 
 /// A clock that tests drive.
 pub(crate) struct ManualClock(Mutex<State>);
@@ -23,6 +26,8 @@ struct State {
     /// The moments for which threads wait.
     waiting: BTreeMap<u64, Moment>,
     last: u64,
+    /// The threads that read it, and the processor time that each had when it was first seen to run since then.
+    readers: HashMap<processor::Thread, Option<Duration>>,
 }
 
 impl State {
@@ -46,6 +51,7 @@ impl ManualClock {
             since,
             waiting: BTreeMap::new(),
             last: 0,
+            readers: HashMap::new(),
         }))
     }
 
@@ -75,11 +81,37 @@ impl ManualClock {
         let now = state.now();
         (state.waiting.len(), state.waiting.values().filter(|until| **until <= now).count())
     }
+
+    /// Whether a thread that has read it runs, or waits for a processor, and so has more to do before time may pass.
+    ///
+    /// One that has had a processor for [`TURN`] since it read the clock does something else by now.
+    pub(crate) fn has_running_reader(&self) -> bool {
+        let mut runs = false;
+        let this = processor::this_thread();
+        self.0.lock().readers.retain(|thread, first| {
+            if Some(*thread) == this {
+                return true;
+            }
+            match processor::state(*thread) {
+                None => false,
+                Some(processor::State::Sleeps) => true,
+                Some(processor::State::Runs(had)) => {
+                    runs |= had.saturating_sub(*first.get_or_insert(had)) < TURN;
+                    true
+                }
+            }
+        });
+        runs
+    }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Moment {
-        self.0.lock().now()
+        let mut state = self.0.lock();
+        if let Some(thread) = processor::this_thread() {
+            state.readers.insert(thread, None);
+        }
+        state.now()
     }
 
     fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
@@ -117,6 +149,65 @@ impl fmt::Debug for ManualClock {
     }
 }
 
+/// What the system says of the threads of this process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod processor {
+    use std::fs;
+    use std::time::Duration;
+
+    /// Its number.
+    pub(super) type Thread = i32;
+
+    pub(super) enum State {
+        Sleeps,
+        /// It runs or waits for a processor, and has had one for so long in all.
+        Runs(Duration),
+    }
+
+    pub(super) fn this_thread() -> Option<Thread> {
+        thread_local! {
+            static NUMBER: Thread = rustix::thread::gettid().as_raw_nonzero().get();
+        }
+        // Its storage is gone in destructors of a thread.
+        NUMBER.try_with(|number| *number).ok()
+    }
+
+    /// Returns `None` for a thread that has ended.
+    pub(super) fn state(thread: Thread) -> Option<State> {
+        let read = |name| fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).ok();
+        // The name of a thread is in parentheses and may have more of them.
+        let stat = read("stat")?;
+        if !stat.rsplit(')').next()?.trim_start().starts_with('R') {
+            return Some(State::Sleeps);
+        }
+        let had = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
+        // A system that does not tell how long leaves it to the looks.
+        Some(had.map_or(State::Sleeps, |nanos| State::Runs(Duration::from_nanos(nanos))))
+    }
+}
+
+/// Other systems say nothing.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod processor {
+    use std::time::Duration;
+
+    pub(super) type Thread = i32;
+
+    #[allow(dead_code, reason = "nothing says so here")]
+    pub(super) enum State {
+        Sleeps,
+        Runs(Duration),
+    }
+
+    pub(super) fn this_thread() -> Option<Thread> {
+        None
+    }
+
+    pub(super) fn state(_thread: Thread) -> Option<State> {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +234,38 @@ mod tests {
         let then = clock.now();
         std::thread::sleep(POLL_INTERVAL);
         assert!(then >= first.after(HOUR) && clock.now() > then);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_reader_that_runs_is_waited_for_until_it_has_had_its_turn() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let (clock, stage) = (ManualClock::new(false), AtomicU32::new(0));
+        let wait_for = |number| {
+            while stage.load(Ordering::SeqCst) < number {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for(1);
+                clock.now();
+                stage.store(2, Ordering::SeqCst);
+                while stage.load(Ordering::SeqCst) < 3 {}
+                wait_for(4);
+            });
+            assert!(!clock.has_running_reader(), "it has not read it");
+            stage.store(1, Ordering::SeqCst);
+            wait_for(2);
+            assert!(clock.has_running_reader(), "it has just read it");
+            while clock.has_running_reader() {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+            clock.now();
+            assert!(!clock.has_running_reader(), "a thread does not wait for itself");
+            stage.store(3, Ordering::SeqCst);
+            stage.store(4, Ordering::SeqCst);
+        });
     }
 
     #[test]
