@@ -132,7 +132,7 @@ fn all(files: &BTreeMap<PathBuf, String>) -> (Vec<Swap>, BTreeMap<PathBuf, Strin
 }
 
 /// What the copy needs besides, so that the switch is in each program and all scripts are read through it.
-const SWITCHES: [(&str, &str, &str); 10] = [
+const SWITCHES: [(&str, &str, &str); 11] = [
     // Both sides of a switch stand in brackets, and swapped comparisons may be always true.
     (
         "src/lib.rs",
@@ -151,6 +151,8 @@ const SWITCHES: [(&str, &str, &str); 10] = [
         "    fn digest(&self)",
         "    fn source(&self) -> &'static str {\n        crate::base::swap::script(self.source)\n    }\n\n    fn digest(&self)",
     ),
+    // A transaction has this one as an argument.
+    ("src/kind/once/record.rs", ".arg(NOTE_OVER)", ".arg(crate::base::swap::script(NOTE_OVER))"),
     (
         "tests/proof/tests/weighted/main.rs",
         "mod world;\n",
