@@ -24,8 +24,6 @@
 //! | `*7` | a text of seven letters |
 //! | `&7` | the fields of seven threads of the client `a` in a hash, with their hold counts |
 
-use redis::Value;
-
 use super::kinds;
 use crate::base::kind::Kind;
 use crate::base::name::Name;
@@ -33,6 +31,7 @@ use crate::kind::mutex::quorum::QuorumKind;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::target::Target;
 use crate::topology::memory::{Store, call};
+use crate::wire::Value;
 use crate::wire::script::{Argument, Script};
 
 /// The microseconds of this time have one digit.
