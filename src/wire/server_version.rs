@@ -70,6 +70,24 @@ pub(super) fn is_too_old(error: &RedisError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::memory::{Store, call};
+
+    /// Only servers of Redis 6.2 and earlier refuse the number of arguments.
+    #[test]
+    fn refusal_of_the_option_alone_shows_that_a_server_is_too_old() {
+        let arity = "ERR Wrong number of args calling Redis command From Lua script";
+        for (begin, enough) in [
+            ("local redis = {REDIS_VERSION_NUM = 458752}".to_owned(), 1),
+            (String::new(), 1),
+            (format!("local redis = {{pcall = function() return {{err = '{arity}'}} end}}"), 0),
+            ("local redis = {pcall = function() return {err = 'NOPERM'} end}".to_owned(), 1),
+        ] {
+            let mut words = CAPABILITY.call(NO_KEYS, []).words();
+            words[1] = [begin.as_bytes(), b"\n", &words[1]].concat();
+            let (reply, _) = Store::default().run(0, |run| call(run, &words));
+            assert_eq!(reply.unwrap(), Value::Int(enough), "{begin}");
+        }
+    }
 
     #[test]
     fn version_is_read_from_either_form_of_the_reply() {

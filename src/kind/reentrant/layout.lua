@@ -22,7 +22,7 @@ local function holders()
   if type(size) == 'table' then -- the key has another type, or the user may not run HLEN
     return nil, size
   end
-  if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('PTTL', KEYS[1]) > 0 then
+  if size > 1001 and redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('PTTL', KEYS[1]) >= 0 then
     return {''}, {}, 'read'
   end
   local fields = size <= 1001 and redis.pcall('HGETALL', KEYS[1]) or {}

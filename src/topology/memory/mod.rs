@@ -22,3 +22,6 @@ pub(crate) mod server;
 mod state;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use redis::{Store, call};

@@ -107,12 +107,6 @@ pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
         "the next look is later, as the clock goes on",
     ),
     (
-        "src/kind/election/proclaim.lua",
-        "number >= tonumber(ARGV[3])",
-        "number > tonumber(ARGV[3])",
-        "a word that is said again is the same",
-    ),
-    (
         "src/kind/mutex/hand_over.lua",
         "if window - keep > 0 then",
         "if window - keep >= 0 then",
@@ -120,17 +114,23 @@ pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "src/kind/mutex/wait.lua",
-        "if tail > 0 then",
-        "if tail >= 0 then",
-        "no lease has less left than nothing",
-    ),
-    (
-        "src/kind/mutex/wait.lua",
         "left < tonumber(ARGV[2])",
         "left <= tonumber(ARGV[2])",
         "it is lengthened to what it has",
     ),
+    (
+        "src/kind/mutex/wait.lua",
+        "if left >= 0 and owner then",
+        "if left > 0 and owner then",
+        "of nothing no tail can be taken away",
+    ),
     ("src/kind/mutex/wait.lua", "if place < 0 then", "if place <= 0 then", "a place is not 0"),
+    (
+        "src/kind/reentrant/acquire.lua",
+        "if left < ttl then",
+        "if left <= ttl then",
+        "it is lengthened to what it has",
+    ),
     (
         "src/kind/weighted/acquire.lua",
         "limit_ttl > 0",

@@ -132,7 +132,7 @@ fn all(files: &BTreeMap<PathBuf, String>) -> (Vec<Swap>, BTreeMap<PathBuf, Strin
 }
 
 /// What the copy needs besides, so that the switch is in each program and all scripts are read through it.
-const SWITCHES: [(&str, &str, &str); 10] = [
+const SWITCHES: [(&str, &str, &str); 12] = [
     // Both sides of a switch stand in brackets, and swapped comparisons may be always true.
     (
         "src/lib.rs",
@@ -150,6 +150,13 @@ const SWITCHES: [(&str, &str, &str); 10] = [
         "src/wire/script.rs",
         "    fn digest(&self)",
         "    fn source(&self) -> &'static str {\n        crate::base::swap::script(self.source)\n    }\n\n    fn digest(&self)",
+    ),
+    // A transaction has this one as an argument.
+    ("src/kind/once/record.rs", ".arg(NOTE_OVER)", ".arg(crate::base::swap::script(NOTE_OVER))"),
+    (
+        "src/tests/once/retry.rs",
+        "include_bytes!(\"../../kind/once/over.lua\")",
+        "crate::base::swap::script(include_str!(\"../../kind/once/over.lua\")).as_bytes()",
     ),
     (
         "tests/proof/tests/weighted/main.rs",

@@ -51,6 +51,8 @@ const fn stage(
 
 /// The tests of whole clients, in memory. Those of bytes from outside take their time whatever is swapped.
 const CLIENTS: Stage = stage(LIBRARY, &["tests::"], &["engine::", "outside"]);
+/// Single scripts of the kinds whose locks have one holder.
+const STORIES: Stage = stage(LIBRARY, &["kind::tests::story"], &[]);
 /// The states of a queue, each once.
 const SMALL: Stage = stage("explorer", &["small"], &[]);
 /// All tests of the library.
@@ -69,16 +71,16 @@ pub(super) fn of(path: &Path) -> Vec<Stage> {
             it(&["rw_lock::", "semaphore::", "inspect::"]),
         ]
     } else if begins("src/kind/election/") {
-        vec![SMALL, CLIENTS, LIBRARY_ALL, it(&["election::", "inspect::", "force::"])]
+        vec![STORIES, SMALL, CLIENTS, LIBRARY_ALL, it(&["election::", "inspect::", "force::"])]
     } else if begins("src/kind/reentrant/") {
         let areas: &[_] = &["reentrant::", "force::", "inspect::", "notify::", "holder::"];
-        vec![CLIENTS, LIBRARY_ALL, it(areas)]
+        vec![STORIES, CLIENTS, LIBRARY_ALL, it(areas)]
     } else if begins("src/kind/once/") || begins("src/protocol/") || begins("src/wire/") {
         vec![CLIENTS, LIBRARY_ALL, it(&["once::", "notify::", "version::"])]
     } else if begins("src/kind/") {
         let areas: &[_] =
             &["mutex::", "queue::", "force::", "inspect::", "once::", "quorum", "token::"];
-        vec![SMALL, CLIENTS, LIBRARY_ALL, it(areas)]
+        vec![STORIES, SMALL, CLIENTS, LIBRARY_ALL, it(areas)]
     } else if begins("src/engine/slot/") {
         let areas: &[_] = &[
             "slot::",

@@ -1,4 +1,6 @@
-//! The kinds side by side.
+//! The kinds side by side, and stories of the scripts of each (`story`).
+
+mod story;
 
 use std::collections::BTreeMap;
 
