@@ -320,13 +320,18 @@ impl Server {
     fn settle(&self, waiting: usize) -> bool {
         let begin = BootClock.now();
         let hangs = || BootClock.now().since(begin) > MOST;
-        let (mut found, mut looks) = (0, 0);
-        while found < IDLE_POLLS && !hangs() {
+        let (mut found, mut looks, mut since) = (0, 0, 0);
+        // A thread that was woken may not know it yet.
+        let rests = |found, since| found >= IDLE_POLLS && self.clock.have_all_looked_since(since);
+        while !rests(found, since) && !hangs() {
             found = if self.is_at_rest(waiting, looks >= MAX_POLLS) { found + 1 } else { 0 };
+            if found <= 1 {
+                since = self.clock.last_look();
+            }
             looks += 1;
             sync::sleep(POLL_INTERVAL);
         }
-        found >= IDLE_POLLS
+        rests(found, since)
     }
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {

@@ -3,7 +3,7 @@
 //! A thread that waits on it sleeps for a real millisecond at a time, and then checks the clock
 //! again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ struct State {
     shown: Moment,
     /// When it showed that moment; only for a clock that runs by itself.
     since: Option<Moment>,
-    /// The moments for which threads wait.
-    waiting: BTreeMap<u64, Moment>,
+    /// The threads that wait, and for which moments.
+    waiting: BTreeMap<u64, (Moment, Option<processor::Thread>)>,
     last: u64,
     /// The threads that read it, and the processor time that each had when it was first seen to run since then.
     readers: HashMap<processor::Thread, Option<Duration>>,
@@ -66,20 +66,30 @@ impl ManualClock {
 
     /// The next moment for which a thread waits.
     pub(crate) fn next_due(&self) -> Option<Moment> {
-        self.0.lock().waiting.values().min().copied()
+        self.0.lock().waiting.values().map(|(until, _)| *until).min()
     }
 
     /// Whether a thread waits for this moment.
     #[cfg(test)]
     pub(crate) fn is_awaited(&self, moment: Moment) -> bool {
-        self.0.lock().waiting.values().any(|until| *until == moment)
+        self.0.lock().waiting.values().any(|(until, _)| *until == moment)
     }
 
     /// How many threads wait, and how many of them for a moment that has come.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let state = self.0.lock();
         let now = state.now();
-        (state.waiting.len(), state.waiting.values().filter(|until| **until <= now).count())
+        (state.waiting.len(), state.waiting.values().filter(|(until, _)| *until <= now).count())
+    }
+
+    /// The number of the last look of a thread that waits.
+    pub(crate) fn last_look(&self) -> u64 {
+        self.0.lock().last
+    }
+
+    /// Whether each thread that waits has looked at the clock since that look, and so at all that it waits for besides.
+    pub(crate) fn have_all_looked_since(&self, look: u64) -> bool {
+        self.0.lock().waiting.keys().next().is_none_or(|first| *first > look)
     }
 
     /// Whether a thread that has read it runs, or waits for a processor, and so has more to do before time may pass.
@@ -88,8 +98,12 @@ impl ManualClock {
     pub(crate) fn has_running_reader(&self) -> bool {
         let mut runs = false;
         let this = processor::this_thread();
-        self.0.lock().readers.retain(|thread, first| {
-            if Some(*thread) == this {
+        let State { readers, waiting, .. } = &mut *self.0.lock();
+        // A thread that waits runs now and then to look at the clock.
+        let rest: BTreeSet<_> =
+            waiting.values().filter_map(|(_, thread)| *thread).chain(this).collect();
+        readers.retain(|thread, first| {
+            if rest.contains(thread) {
                 return true;
             }
             match processor::state(*thread) {
@@ -119,7 +133,7 @@ impl Clock for ManualClock {
         let left = until.since(state.now());
         state.last += 1;
         let number = state.last;
-        state.waiting.insert(number, until);
+        state.waiting.insert(number, (until, processor::this_thread()));
         // Not held during the wait, in which other threads read the clock. The entry is removed by
         // a destructor, since `wait` may panic in a test, and a forgotten entry would stop time for
         // all.
@@ -177,7 +191,8 @@ mod processor {
         let read = |name| fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).ok();
         // The name of a thread is in parentheses and may have more of them.
         let stat = read("stat")?;
-        if !stat.rsplit(')').next()?.trim_start().starts_with('R') {
+        // `D` waits for memory or a disk, and runs again by itself.
+        if !stat.rsplit(')').next()?.trim_start().starts_with(['R', 'D']) {
             return Some(State::Sleeps);
         }
         let had = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
