@@ -65,7 +65,7 @@ fn a_lease_taken_again_has_one_entry_on_the_task_queue() {
         };
         sync::spawn("relocks", body).unwrap();
     }
-    (0..8).for_each(|_| over.recv_timeout(SECOND * 20).unwrap());
+    (0..8).for_each(|_| over.recv().unwrap());
     assert_eq!(looks(&client), before + 1);
 }
 
