@@ -7,7 +7,7 @@ use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, TryRecvError, unbounded};
 use crate::base::sync::spawn;
-use crate::client::LockClient;
+use crate::client::{LockClient, LockClientBuilder};
 use crate::kind::OwnedLease;
 use crate::testing::{Link, Server};
 use crate::wire::Value;
@@ -61,6 +61,13 @@ fn waiter_with(
     until(|| server.is_queued_for("a"));
     server.advance(Duration::ZERO);
     receiver
+}
+
+/// The settings of a client whose time-outs no pause of the machine reaches, for a server whose clock runs.
+pub(super) fn patient() -> LockClientBuilder {
+    let long = SECOND * 600;
+    let builder = LockClient::builder("redis://memory");
+    builder.command_timeout(long).connect_timeout(long).max_wait(long)
 }
 
 /// Has a client listen. When it begins to, its waiters ask once more, and one that does so after a hand-over gets a whole
@@ -479,7 +486,7 @@ fn leases_are_over_after_the_machine_slept() {
 #[test]
 fn time_goes_by_itself_unless_it_stands_still() {
     let server = Server::new();
-    let (here, there) = (server.client(), server.client());
+    let (here, there) = (server.connect(patient()).unwrap(), server.client());
     let _guard = here.mutex("a").unwrap().lock().unwrap();
     let begin = Instant::now();
     // An error says that this process was held up for as long.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::double::{at_once, until};
+use super::double::{at_once, patient, until};
 use crate::base::error::Result;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::unbounded;
@@ -355,7 +355,7 @@ impl Pool {
 fn most_of_a_pool(options: LockOptions) -> Vec<(&'static str, u32)> {
     const JOBS: u32 = 200;
     let server = Server::new();
-    let client = server.client();
+    let client = server.connect(patient()).unwrap();
     let most_inside = |way: Way| {
         let name = way.name;
         let jobs = Mutex::new((0..JOBS).collect());

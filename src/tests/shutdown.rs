@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::double::until;
+use super::double::{patient, until};
 use crate::base::loss::LossCause;
 use crate::base::option::LockOptions;
 use crate::base::sync;
@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 #[test]
 fn shutdown_waits_for_a_release_which_then_does_not_linger() {
     let server = Server::new();
-    let client = server.client();
+    let client = server.connect(patient()).unwrap();
     let engine = client.engine();
     let lock = client.mutex_with("x", LockOptions::new().linger(SOON)).unwrap();
     let owned = lock.lock().unwrap().into_owned().unwrap();
@@ -33,7 +33,7 @@ fn shutdown_waits_for_a_release_which_then_does_not_linger() {
     hold.end();
     slot.release_in_background(&hold.lease);
     slot.remove(&hold.lease);
-    client.shutdown(SOON).unwrap();
+    client.shutdown(SOON * 60).unwrap();
     assert!(!server.keys().contains(&b"x".to_vec()));
     drop(owned);
 }

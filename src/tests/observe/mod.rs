@@ -7,7 +7,7 @@ mod reenter;
 
 use std::time::Duration;
 
-use super::double::until;
+use super::double::{patient, until};
 use crate::base::error::{ErrorKind, Result};
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
@@ -24,17 +24,15 @@ const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
 
 fn stage() -> (Server, Recorder, LockClient) {
-    on(Server::standing_still())
+    let (server, recorder) = (Server::standing_still(), Recorder::default());
+    let client = recorder.client(&server);
+    (server, recorder, client)
 }
 
 /// Where time passes: a lease is passed on only once the server's clock has reached the next token.
 fn stage_in_time() -> (Server, Recorder, LockClient) {
-    on(Server::new())
-}
-
-fn on(server: Server) -> (Server, Recorder, LockClient) {
-    let recorder = Recorder::default();
-    let client = recorder.client(&server);
+    let (server, recorder) = (Server::new(), Recorder::default());
+    let client = server.connect(patient().observer(recorder.clone())).unwrap();
     (server, recorder, client)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::double::{at_once, until};
+use super::super::double::{at_once, patient, until};
 use super::{SECOND, aside, stage};
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, Weak};
 use crate::client::LockClient;
@@ -111,7 +111,7 @@ each!(Locks, lock);
 /// A client whose observer takes the lock of this name in each event.
 fn locking(server: &Server, name: &'static str) -> (LockClient, Locks) {
     let locks = Locks::default();
-    let settings = LockClient::builder("redis://memory").observer(locks.clone());
+    let settings = patient().observer(locks.clone());
     let client = server.connect(settings).unwrap();
     *locks.0.name.lock() = name;
     *locks.0.engine.lock() = Arc::downgrade(client.engine());
