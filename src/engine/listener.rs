@@ -130,6 +130,12 @@ impl WakeListener {
         self.shared.update_servers();
     }
 
+    /// Whether it was started.
+    #[cfg(test)]
+    pub(crate) fn is_started(&self) -> bool {
+        !matches!(self.shared.state.lock().scope, state::Scope::Nothing)
+    }
+
     /// Waits until the client listens.
     pub(crate) fn ready(&self, deadline: Moment) -> Result<(), Error> {
         if self.is_live() {

@@ -70,7 +70,7 @@ fn holder_goes_on_until_the_grace_is_over() {
     assert_eq!(report.recv_timeout(BRIEFLY).unwrap_err(), RecvTimeoutError::Timeout);
 
     server.advance(SECOND / 10);
-    let report = report.recv_timeout(SOON).unwrap();
+    let report = report.recv().unwrap();
     assert_eq!((report.finished(), report.not_released().count()), (0, 0), "{report}");
     assert_eq!(report.taken(), [guard.loss().unwrap()]);
     assert_eq!(guard.loss().unwrap().cause(), LossCause::ShutDown);
@@ -91,7 +91,7 @@ fn last_release_ends_the_grace_at_once() {
     }
     assert_eq!(report.recv_timeout(BRIEFLY).unwrap_err(), RecvTimeoutError::Timeout);
     owned.into_guard().release().unwrap();
-    let report = report.recv_timeout(SOON).unwrap();
+    let report = report.recv().unwrap();
     assert_eq!((report.finished(), report.taken().len()), (4, 0), "{report}");
     report.into_result().unwrap();
 }
@@ -111,16 +111,16 @@ fn waits_end_at_once_and_later_ones_are_refused() {
     until(|| slots() == 4);
     let report = close(&server, &client, SECOND * 3600);
     for waiter in waiters {
-        assert!(waiter.recv_timeout(SOON).unwrap().is_cancelled());
+        assert!(waiter.recv().unwrap().is_cancelled());
     }
-    let later = waiter(&client, "there").recv_timeout(SOON).unwrap();
+    let later = waiter(&client, "there").recv().unwrap();
     assert!(later.is_cancelled() && later.to_string().contains("was closed"), "{later}");
     assert!(there.try_lock_for(SECOND).unwrap_err().is_cancelled());
     // What the operator's thread cancels by hand is cancelled for that moment alone, and nothing is left to cancel.
     assert_eq!((here.cancel_waits(), there.cancel_waits()), (0, 0));
     until(|| !has(&server, "{there}:queue") && !has(&server, "{there}:beats"));
     guard.release().unwrap();
-    let report = report.recv_timeout(SOON).unwrap();
+    let report = report.recv().unwrap();
     assert_eq!((report.cancelled(), report.finished()), (4, 1), "{report}");
     assert!(!has(&server, "here") && has(&server, "there"));
 }
@@ -133,7 +133,7 @@ fn cancel_waits_refuses_no_later_wait() {
     let owned = lock.lock().unwrap().into_owned().unwrap();
     let waiter = waiter(&client, "x");
     until(|| lock.cancel_waits() == 1);
-    assert!(waiter.recv_timeout(SOON).unwrap().is_cancelled());
+    assert!(waiter.recv().unwrap().is_cancelled());
     assert!(!client.is_closed());
     drop(owned);
     lock.lock().unwrap().release().unwrap();
@@ -147,7 +147,7 @@ fn shutdown_takes_what_a_close_waits_for() {
     let patient = close(&server, &client, SECOND * 3600);
     client.shutdown(SOON).unwrap();
     assert_eq!(guard.loss().unwrap().cause(), LossCause::ShutDown);
-    let patient = patient.recv_timeout(SOON).unwrap();
+    let patient = patient.recv().unwrap();
     assert_eq!((patient.finished(), patient.taken().len()), (0, 1), "{patient}");
     // A third call finds nothing.
     let third = client.close(SECOND * 3600, SOON);
@@ -170,10 +170,10 @@ fn grant_that_arrives_while_closing_is_given_back_untold() {
     until(|| has(&server, "x") && link.faults() == 1);
     let report = close(&server, &client, GRACE);
     server.advance(SECOND / 2);
-    assert!(attempt.recv_timeout(SOON).unwrap().is_cancelled());
+    assert!(attempt.recv().unwrap().is_cancelled());
     until(|| !has(&server, "x"));
     work.release().unwrap();
-    let report = report.recv_timeout(SOON).unwrap();
+    let report = report.recv().unwrap();
     assert_eq!((report.finished(), report.taken().len()), (1, 0), "{report}");
     server.advance(SECOND);
     assert_eq!(losses.load(Ordering::SeqCst), 0);
@@ -196,7 +196,7 @@ fn released_hold_does_not_linger_while_closing() {
         assert_eq!(has(&server, "x"), !closes);
         work.release().unwrap();
         if let Some(report) = report {
-            assert_eq!(report.recv_timeout(SOON).unwrap().finished(), 2);
+            assert_eq!(report.recv().unwrap().finished(), 2);
         }
     }
 }
@@ -248,7 +248,7 @@ fn hold_that_is_lost_in_the_grace_is_reported_as_lost() {
     assert!(guard.check().unwrap_err().is_lost());
     assert_eq!(report.recv_timeout(BRIEFLY).unwrap_err(), RecvTimeoutError::Timeout);
     server.advance(SECOND);
-    let report = report.recv_timeout(SOON).unwrap();
+    let report = report.recv().unwrap();
     let mut causes: Vec<_> = report.lost().iter().map(|loss| (loss.name(), loss.cause())).collect();
     causes.sort_by_key(|(name, _)| *name);
     assert_eq!(causes, [(&b"x"[..], LossCause::Deleted), (b"y", LossCause::Expired)]);
@@ -271,7 +271,7 @@ fn rest_of_an_ended_hold_is_left_alone_in_the_grace() {
     server.advance(GRACE - SECOND / 10);
     assert!(has(&server, "x"));
     server.advance(SECOND / 10);
-    let report = report.recv_timeout(SOON).unwrap();
+    let report = report.recv().unwrap();
     assert!(!has(&server, "x"), "{report}");
     assert_eq!(report.taken(), [work.loss().unwrap()]);
 }
@@ -279,7 +279,7 @@ fn rest_of_an_ended_hold_is_left_alone_in_the_grace() {
 #[test]
 fn every_way_to_wait_is_cancelled() {
     for wait in [Wait::queue(), Wait::spin(), Wait::notify()] {
-        let server = Server::new();
+        let server = Server::standing_still();
         let (client, other) = (server.client(), server.client());
         let options = LockOptions::new().wait(wait);
         let (sender, receiver) = unbounded();
@@ -300,7 +300,7 @@ fn every_way_to_wait_is_cancelled() {
         let waits = || engine.table().all().iter().any(|slot| slot.is_in_exchange());
         until(waits);
         let report = client.close(SECOND * 3600, SOON);
-        assert!(receiver.recv_timeout(SOON).unwrap().is_cancelled(), "{wait:?}");
+        assert!(receiver.recv().unwrap().is_cancelled(), "{wait:?}");
         assert_eq!((report.cancelled(), report.finished()), (1, 0), "{wait:?}: {report}");
         assert!(!has(&server, "{x}:queue") && !has(&server, "{x}:beats"), "{wait:?}");
     }

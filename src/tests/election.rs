@@ -15,8 +15,6 @@ use crate::tests::double::{listen, until};
 use crate::wire::Value;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest that a test waits for what must come.
-const SOON: Duration = Duration::from_secs(20);
 
 fn election(client: &LockClient) -> Election {
     client.election("a").unwrap()
@@ -88,7 +86,7 @@ fn one_leads_and_the_next_leads_at_once_when_it_resigns() {
 
     let term = first.term();
     first.resign().unwrap();
-    let next = waiting.recv_timeout(SOON).unwrap().unwrap();
+    let next = waiting.recv().unwrap().unwrap();
     assert!(next.term() > term && next.is_valid());
     let leader = election(&here).leader().unwrap().unwrap();
     assert_eq!(leader.term(), Some(next.term()));
@@ -121,7 +119,7 @@ fn a_word_counts_in_its_term_alone_and_the_latest_stays() {
 
     let waiting = candidate(&server, &there);
     first.resign().unwrap();
-    let second = waiting.recv_timeout(SOON).unwrap().unwrap();
+    let second = waiting.recv().unwrap().unwrap();
     assert_eq!(value(), None, "another term");
     second.proclaim("two").unwrap();
     assert_eq!(value().as_deref(), Some("two"));
@@ -143,7 +141,7 @@ fn a_word_that_was_stuck_on_its_way_does_not_replace_a_later_one() {
     spawn("early", move || sender.send(early.proclaim("early")).unwrap()).unwrap();
     until(|| server.has_sleeper());
     server.advance(SECOND * 2);
-    let error = receiver.recv_timeout(SOON).unwrap().unwrap_err();
+    let error = receiver.recv().unwrap().unwrap_err();
     assert!(error.is_unknown_outcome() && error.to_string().contains("safe"), "{error}");
     leadership.proclaim("late").unwrap();
     // What was stuck arrives.
@@ -168,7 +166,7 @@ fn observers_hear_of_each_change_while_the_clock_stands_still() {
     assert_eq!(observation.next_timeout(Duration::ZERO).unwrap(), None, "it says the same");
     let waiting = candidate(&server, &there);
     one.resign().unwrap();
-    let two = waiting.recv_timeout(SOON).unwrap().unwrap();
+    let two = waiting.recv().unwrap().unwrap();
     assert_eq!(seen(&observation.next().unwrap()), Some((two.term().get(), None)));
     assert!(election(&here).force_release().unwrap());
     assert_eq!(observation.next().unwrap(), Observed::Nobody, "a free release is told");
@@ -201,12 +199,12 @@ fn observer_without_messages_looks_once_a_second_and_at_the_end_of_the_lease() {
     until(|| server.has_sleeper());
     assert!(receiver.try_recv().is_err());
     server.advance(SECOND);
-    let observed = receiver.recv_timeout(SOON).unwrap();
+    let observed = receiver.recv().unwrap();
     assert_eq!(seen(&observed), Some((leadership.term().get(), None)));
     // Its process is silent, and its lease ends after five seconds and not after six.
     server.link(&here).cut();
     server.advance(Duration::from_millis(4_020));
-    assert_eq!(receiver.recv_timeout(SOON).unwrap(), Observed::Nobody);
+    assert_eq!(receiver.recv().unwrap(), Observed::Nobody);
     assert_eq!(leadership.loss().unwrap().cause(), LossCause::Expired);
 }
 
@@ -227,14 +225,14 @@ fn observer_rides_out_a_short_outage_and_tells_of_a_long_one() {
     };
     spawn("observer", observing).unwrap();
     let passed = server.run_until(|| !receiver.is_empty());
-    let error = receiver.recv_timeout(SOON).unwrap().unwrap_err();
+    let error = receiver.recv().unwrap().unwrap_err();
     assert!(error.is_unreachable() && passed >= SECOND * 10, "{error} after {passed:?}");
     let leadership = election(&here).campaign().unwrap();
     server.advance(SECOND * 5);
     assert!(receiver.try_recv().is_err());
     server.link(&watching).restore();
     server.run_until(|| !receiver.is_empty());
-    let observed = receiver.recv_timeout(SOON).unwrap().unwrap();
+    let observed = receiver.recv().unwrap().unwrap();
     assert_eq!(seen(&observed).unwrap().0, leadership.term().get());
 }
 
@@ -254,13 +252,13 @@ fn close_ends_campaigns_and_observations() {
     let report = watching.close(Duration::ZERO, SECOND);
     assert_eq!(report.cancelled(), 0);
     assert!(signal.take(), "observers are woken");
-    assert!(receiver.recv_timeout(SOON).unwrap().is_cancelled());
+    assert!(receiver.recv().unwrap().is_cancelled());
     assert!(election(&watching).observe().unwrap_err().is_cancelled());
 
     let waiting = candidate(&server, &there);
     let report = there.close(Duration::ZERO, SECOND);
     assert_eq!(report.cancelled(), 1);
-    assert!(waiting.recv_timeout(SOON).unwrap().unwrap_err().is_cancelled());
+    assert!(waiting.recv().unwrap().unwrap_err().is_cancelled());
     // The leader's client goes, and nobody leads at once.
     let report = here.close(Duration::ZERO, SECOND);
     assert_eq!(report.taken().len(), 1);
@@ -288,7 +286,7 @@ fn threads_of_one_client_lead_one_after_the_other_and_each_term_is_in_redis() {
         // Time for another token, with which a lock would be handed on.
         server.advance(SECOND / 100);
         leadership.resign().unwrap();
-        leadership = next.recv_timeout(SOON).unwrap().unwrap();
+        leadership = next.recv().unwrap().unwrap();
         let leader = election.leader().unwrap().unwrap();
         assert_eq!(leader.term(), Some(leadership.term()), "Redis knows the term");
     }
@@ -322,7 +320,7 @@ fn leadership_can_be_sent_and_has_what_guards_have() {
         sender.send(()).unwrap();
     };
     spawn("leader", body).unwrap();
-    receiver.recv_timeout(SOON).unwrap();
+    receiver.recv().unwrap();
     assert_eq!(call(&server, &[b"GET", b"led"]), Value::BulkString(b"1".to_vec()));
 }
 
@@ -367,7 +365,7 @@ fn keys_of_an_election_end_by_themselves_and_its_word_lives_as_long_as_it() {
         assert!((1..=31_000).contains(&left), "{} {left}", key.escape_ascii());
     }
     leadership.resign().unwrap();
-    waiting.recv_timeout(SOON).unwrap().unwrap().resign().unwrap();
+    waiting.recv().unwrap().unwrap().resign().unwrap();
     server.advance(SECOND * 31);
     assert!(!server.keys().iter().any(|key| key.contains(&b'a') && key != b"leasehold:index"));
 }
@@ -387,7 +385,7 @@ fn word_of_a_leader_that_asks_again_lives_as_long_as_its_longer_lease() {
     };
     assert!(left(b"a") < 10_000, "a claim");
     server.advance(SECOND);
-    let second = waiting.recv_timeout(SOON).unwrap().unwrap();
+    let second = waiting.recv().unwrap().unwrap();
     assert!(left(b"a") > 29_000 && second.is_valid(), "a lease");
     assert!(left(b"{a}:word") >= left(b"a"));
 }
@@ -434,7 +432,7 @@ fn candidate_that_polls_leads_too_and_gives_the_lead_to_the_line() {
     let waiting = candidate(&server, &there);
     assert!(spinning.try_campaign().unwrap().is_none());
     first.resign().unwrap();
-    assert!(waiting.recv_timeout(SOON).unwrap().unwrap().is_valid());
+    assert!(waiting.recv().unwrap().unwrap().is_valid());
     assert!(here.election_with("a", LockOptions::new().wait(Wait::notify())).is_err());
 }
 
@@ -449,7 +447,7 @@ fn word_and_term_survive_a_full_memory_and_a_lost_fence() {
     let leader = election(&here).leader().unwrap().unwrap();
     assert_eq!(leader.value(), Some(&b"full"[..]));
     first.resign().unwrap();
-    let second = waiting.recv_timeout(SOON).unwrap().unwrap();
+    let second = waiting.recv().unwrap().unwrap();
     let leader = election(&here).leader().unwrap().unwrap();
     assert_eq!((leader.term(), leader.value()), (Some(second.term()), None));
     server.set_out_of_memory(false);

@@ -13,7 +13,7 @@ mod setting;
 mod shared;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::test_runner::Config;
 use proptest_state_machine::{StateMachineTest, prop_state_machine};
@@ -21,18 +21,16 @@ use proptest_state_machine::{StateMachineTest, prop_state_machine};
 use crate::base::error::Result;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::{Receiver, unbounded};
-use crate::base::sync::{sleep, spawn};
+use crate::base::sync::spawn;
 use crate::client::LockClient;
 use crate::engine::slot::WaitLimit;
 use crate::kind::{Guard, Handle, KINDS, OwnedLease, Part};
 use crate::testing::Server;
+use crate::tests::double::until;
 use crate::tests::observe::Recorder;
 use reference::{MUTEX, Model, OVER, Step};
 use setting::{CLIENTS, Expected, LEASES, NAMES, ms};
 use shared::Shared;
-
-/// The longest that is waited for what must come.
-const SOON: Duration = Duration::from_secs(20);
 
 /// What one client has of one name.
 struct Place {
@@ -227,18 +225,14 @@ impl System {
         };
         spawn("waiter", body).unwrap();
         place.waiter = Some(receiver);
-        let begin = Instant::now();
-        while self.server.waiters(KEYS[MUTEX]) < waiting as u64 {
-            assert!(begin.elapsed() < SOON, "client {client} does not queue");
-            sleep(ms(1));
-        }
+        until(|| self.server.waiters(KEYS[MUTEX]) >= waiting as u64);
     }
 
     /// What a thread that waited has got, if it must have got it, or has.
     fn fetch(&mut self, client: usize, must: bool) -> Option<Result<OwnedLease>> {
         let waiter = self.places[client][MUTEX].waiter.as_ref()?;
         let outcome = if must {
-            waiter.recv_timeout(SOON).unwrap_or_else(|_| panic!("client {client} has got nothing"))
+            waiter.recv().unwrap_or_else(|_| panic!("client {client} has got nothing"))
         } else {
             waiter.try_recv().ok()?
         };
@@ -263,7 +257,7 @@ impl System {
         for place in self.places.iter_mut().flatten() {
             if let Some(waiter) = place.waiter.take() {
                 place.lock.cancel_waits();
-                drop(waiter.recv_timeout(SOON).expect("a verdict"));
+                drop(waiter.recv().expect("a verdict"));
             }
             place.missed = 0;
             place.guards.clear();

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::double::{at_once, until};
+use super::double::{at_once, patient, until};
 use crate::base::error::Result;
 use crate::base::option::{Lease, LockOptions};
 use crate::base::sync::channel::unbounded;
@@ -18,7 +18,6 @@ use crate::kind::Part;
 use crate::testing::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
-const SOON: Duration = Duration::from_secs(20);
 
 type Held = Box<dyn Any>;
 
@@ -230,7 +229,7 @@ fn lease_that_is_passed_on_has_the_options_of_the_next_thread() {
     server.advance(SECOND / 100);
     let before = server.link(&client).exchanges();
     guard.release().unwrap();
-    let (is_out, exchanges) = receiver.recv_timeout(SOON).unwrap();
+    let (is_out, exchanges) = receiver.recv().unwrap();
     assert!(is_out.unwrap());
     assert_eq!(exchanges, before, "it was not passed on");
 }
@@ -356,7 +355,7 @@ impl Pool {
 fn most_of_a_pool(options: LockOptions) -> Vec<(&'static str, u32)> {
     const JOBS: u32 = 200;
     let server = Server::new();
-    let client = server.client();
+    let client = server.connect(patient()).unwrap();
     let most_inside = |way: Way| {
         let name = way.name;
         let jobs = Mutex::new((0..JOBS).collect());
@@ -373,7 +372,7 @@ fn most_of_a_pool(options: LockOptions) -> Vec<(&'static str, u32)> {
             spawn("pool", body).unwrap();
         }
         for _ in 0..4 {
-            receiver.recv_timeout(SOON * 3).unwrap();
+            receiver.recv().unwrap();
         }
         (name, pool.inside.most())
     };

@@ -12,8 +12,6 @@ use crate::testing::Server;
 use crate::tests::double::{listen, until};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest that a test waits for what must come.
-const SOON: Duration = Duration::from_secs(20);
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -102,7 +100,7 @@ fn permits_that_linger_do_not_keep_their_own_process_out() {
     let waits = gpus.clone();
     spawn("waiter", move || sender.send(waits.acquire_many(3).unwrap().slots().to_vec()).unwrap())
         .unwrap();
-    assert_eq!(taken.recv_timeout(SOON).unwrap().len(), 3);
+    assert_eq!(taken.recv().unwrap().len(), 3);
     until(|| gpus.holders().unwrap().len() <= 1);
 }
 
@@ -272,7 +270,7 @@ fn waiter_behind_the_holders_own_client_tells_the_holder() {
     until(|| held.waiters() == 2);
     held.release().unwrap();
     for _ in 0..2 {
-        taken.recv_timeout(SOON).unwrap();
+        taken.recv().unwrap();
     }
 }
 
@@ -389,7 +387,7 @@ fn wait_that_ends_before_its_thread_could_ask_is_a_timeout() {
     // The reply to the first has come, also to the thread that waits.
     until(|| link.exchanges() > before + 1);
     server.advance(way * 2);
-    let error = outcome.recv_timeout(SOON).unwrap().unwrap_err();
+    let error = outcome.recv().unwrap().unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("other threads"), "{error}");
     server.advance(way * 4);
 }

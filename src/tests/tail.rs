@@ -17,8 +17,6 @@ use crate::wire::Value;
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(3);
 const TAIL: Duration = Duration::from_secs(27);
-/// The longest that a test waits for what must come.
-const SOON: Duration = Duration::from_secs(20);
 
 fn tailed() -> LockOptions {
     LockOptions::new().lease(Lease::renewed(LEASE).recoverable_for(TAIL))
@@ -181,7 +179,7 @@ fn waiter_has_the_lock_of_a_silent_holder_when_its_lease_is_over() {
         assert!(waiter.try_recv().is_err(), "the lease is not over yet");
         held.assert_silent();
         held.server.advance(SECOND / 50);
-        let next = waiter.recv_timeout(SOON).unwrap().unwrap();
+        let next = waiter.recv().unwrap().unwrap();
         assert!(next.fencing_token() > token);
 
         held.server.advance(SECOND * 5);
@@ -284,7 +282,7 @@ fn silent_lease_is_not_passed_on() {
     held.server.advance(SECOND * 5);
     held.link.restore();
     held.guard.release().unwrap();
-    let next = receiver.recv_timeout(SOON).unwrap().unwrap();
+    let next = receiver.recv().unwrap().unwrap();
     assert!(next.get() > token.get() + 1, "it has the token after {token}, which no server minted");
 }
 
@@ -303,7 +301,7 @@ fn renewal_that_was_stuck_is_left_behind_those_who_wait() {
     assert!(waiter.try_recv().is_err(), "it could not ask");
     far.restore();
     held.server.advance(SECOND * 3);
-    let next = waiter.recv_timeout(SOON).unwrap().unwrap();
+    let next = waiter.recv().unwrap().unwrap();
     assert!(next.fencing_token() > held.guard.fencing_token());
     held.link.restore();
     held.server.advance(SECOND);
@@ -368,7 +366,7 @@ fn handed_over_key_has_its_tail() {
     let waiter = waiter(&held.server, &there, tailed());
     let Held { server, guard, .. } = held;
     guard.release().unwrap();
-    let next = waiter.recv_timeout(SOON).unwrap().unwrap();
+    let next = waiter.recv().unwrap().unwrap();
     assert!(next.remaining() > SECOND * 2 && next.remaining() <= LEASE, "{:?}", next.remaining());
     let Value::Int(left) = server.inner().call(&[b"PTTL", b"a"]).unwrap() else { panic!() };
     assert_eq!(Duration::from_millis(left.unsigned_abs()), LEASE + TAIL);
@@ -463,7 +461,7 @@ fn hold_that_was_left_to_a_waiter_is_lost_to_it_also_if_that_has_released_it() {
     held.link.cut();
     far.restore();
     held.server.run_until(|| !waiter.is_empty());
-    waiter.recv_timeout(SOON).unwrap().unwrap();
+    waiter.recv().unwrap().unwrap();
     held.link.restore();
     held.server.advance(SECOND * 2);
     let loss = held.guard.loss().unwrap();
@@ -502,7 +500,7 @@ fn run_of_a_job_rides_out_an_outage_that_is_longer_than_its_lease() {
         _ = sender.send(run.succeed());
     };
     spawn("job", body).unwrap();
-    begun.recv_timeout(SOON).unwrap();
+    begun.recv().unwrap();
     link.cut();
     server.advance(SECOND * 5);
     go.send(()).unwrap();
@@ -511,7 +509,7 @@ fn run_of_a_job_rides_out_an_outage_that_is_longer_than_its_lease() {
     assert!(receiver.try_recv().is_err(), "it may come back");
     link.restore();
     server.run_until(|| !receiver.is_empty());
-    receiver.recv_timeout(SOON).unwrap().unwrap();
+    receiver.recv().unwrap().unwrap();
 }
 
 /// A job must not run itself, also while its lock may come back.

@@ -175,16 +175,14 @@ mod tests {
     use leasehold_support::{Proxy, Server};
 
     use super::*;
-    use crate::base::sync;
     use crate::base::testing::manual_clock::ManualClock;
     use crate::base::thread::Threads;
-    use crate::base::time::{BootClock, Clock};
+    use crate::base::time::Clock;
     use crate::wire::endpoint;
     use crate::wire::locator::FixedServer;
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::connector;
 
-    const SOON: Duration = Duration::from_secs(20);
     const HOUR: Duration = Duration::from_secs(3_600);
 
     struct Stage {
@@ -202,7 +200,7 @@ mod tests {
             let clock = Arc::new(ManualClock::new(false));
             let source = FixedServer::new(endpoint::parse(&proxy.url()).unwrap());
             let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
-            let manager = Manager::new(Arc::new(source), shared, Timeouts::both(SOON));
+            let manager = Manager::new(Arc::new(source), shared, Timeouts::both(HOUR));
             let connector = connector(Threads::of_a_new_client()).unwrap();
             let worker = WorkerConnection::new(&Arc::new(manager), &settings, &connector);
             let stage = Stage { server, proxy, clock, worker };
@@ -216,9 +214,7 @@ mod tests {
         }
 
         fn until(&self, condition: impl Fn(&Stage) -> bool) {
-            while !condition(self) {
-                sync::sleep(Duration::from_millis(1));
-            }
+            leasehold_support::until("the worker's connection", || condition(self));
         }
 
         fn made_at(&self) -> Option<Moment> {
@@ -270,11 +266,7 @@ mod tests {
             .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
             .exec(&mut stage.server.connection())
             .unwrap();
-        let begin = BootClock.now();
-        while stage.made_at().is_some() {
-            assert!(BootClock.now().since(begin) < SOON, "it is used");
-            sync::sleep(Duration::from_millis(1));
-        }
+        stage.until(|stage| stage.made_at().is_none());
         stage.until(|stage| stage.worker.ready_or_request().is_some());
     }
 

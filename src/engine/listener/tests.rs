@@ -22,8 +22,6 @@ use crate::wire::server_clock::ClockRun;
 use crate::wire::subscription::{Event, Subscriber};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long a test waits for an event that must come.
-const LONG: Duration = Duration::from_secs(20);
 
 /// A connection that delivers nothing.
 struct Nothing;
@@ -278,12 +276,8 @@ fn holder_listens_where_its_locks_are_and_waiter_everywhere() {
     let protocol = Arc::new(ScriptProtocol::new(memory));
     let listener = WakeListener { shared: Arc::clone(&shared), protocol };
     let until = |expected: [u64; 3]| {
-        let begin = std::time::Instant::now();
         let seen = || homes.each_ref().map(|home| home.subscribed.load(Ordering::SeqCst));
-        while seen() != expected {
-            assert!(begin.elapsed() < LONG, "{:?}", seen());
-            sync::sleep(Duration::from_millis(2));
-        }
+        leasehold_support::until("it subscribes there", || seen() == expected);
     };
     listener.start_at(1);
     until([0, 1, 0]);
@@ -323,11 +317,8 @@ fn refused(callers: u64) -> (Arc<Refusing>, Arc<Shared>) {
 
 #[track_caller]
 fn until_attempt(refusing: &Refusing, number: u64) {
-    let begin = std::time::Instant::now();
-    while refusing.attempts.load(Ordering::SeqCst) < number {
-        assert!(begin.elapsed() < LONG, "it rests on");
-        sync::sleep(Duration::from_millis(2));
-    }
+    let is_made = || refusing.attempts.load(Ordering::SeqCst) >= number;
+    leasehold_support::until("it tries again", is_made);
 }
 
 #[test]

@@ -123,6 +123,14 @@ fn a_clock_that_stands_still_is_not_waited_for() {
     assert!(next_tokens(0, 1_000, 1_000, 1).is_empty());
 }
 
+/// Another thread waits.
+fn wait(slot: &Arc<Slot>) {
+    let next =
+        EnterRequest { options: LockOptions::new(), wait_limit: WaitLimit::FOR_EVER, number: 8 };
+    let entered = slot.state.lock().enter(next, &mut slot.begin_step());
+    assert!(matches!(entered, EnterOutcome::Wait(_)), "{entered:?}");
+}
+
 /// Another thread that comes meanwhile need not wait for the server's clock.
 #[test]
 fn slot_is_not_locked_while_its_thread_waits_for_a_token() {
@@ -131,15 +139,29 @@ fn slot_is_not_locked_while_its_thread_waits_for_a_token() {
         panic!("somebody has it")
     };
     slot.granted(&hold, 0);
-    let next =
-        EnterRequest { options: LockOptions::new(), wait_limit: WaitLimit::FOR_EVER, number: 8 };
-    let entered = slot.state.lock().enter(next, &mut slot.begin_step());
-    assert!(matches!(entered, EnterOutcome::Wait(_)), "{entered:?}");
+    wait(&slot);
     clock.of_locked.lock().0 = Arc::downgrade(&slot);
     // The clock stands still, so that the wait is as long as it can be.
     assert_eq!(slot.unlock(&hold), Unlocked::Releasing, "ahead of the server's clock");
     let looks = clock.of_locked.lock().1;
     assert!(looks < 10, "{looks} looks at the clock while the slot is locked");
+}
+
+/// Waiters elsewhere should be able to report themselves from then on.
+#[test]
+fn client_listens_once_a_lease_goes_to_the_next_thread() {
+    for (has_next, unlocked) in [(false, Unlocked::Releasing), (true, Unlocked::ToThread)] {
+        let (_clock, slot, hold) = granted(50, 1_000, 1_000);
+        let Admission::Acquire { .. } = enter(&slot, &LockOptions::new()) else {
+            panic!("somebody has it")
+        };
+        slot.granted(&hold, 0);
+        if has_next {
+            wait(&slot);
+        }
+        assert_eq!(slot.unlock(&hold), unlocked);
+        assert_eq!(slot.context().listener.is_started(), has_next);
+    }
 }
 
 /// The reply with the grant is still on its way when the message comes.

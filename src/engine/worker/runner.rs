@@ -160,7 +160,7 @@ impl Runner {
     /// look again.
     ///
     /// It is not made at once: most locks are released before they need a renewal, and need no connection for it.
-    fn connect_early(&mut self, now: Moment) -> Moment {
+    pub(super) fn connect_early(&mut self, now: Moment) -> Moment {
         let due = self.task_queue.next_look();
         if due == Moment::FAR || self.protocol.keep_worker_connections(due) {
             self.connects = None;
@@ -377,7 +377,7 @@ impl Runner {
     }
 
     /// Tells observers of a pipeline that was sent at `sent`. Of each request `renewals` says whether it renews a lease.
-    fn tell(
+    pub(super) fn tell(
         &self,
         outcomes: &[Result<OwnershipReply, Failure>],
         renewals: impl Iterator<Item = bool>,

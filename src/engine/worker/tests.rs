@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::thread;
 use std::time::Duration;
 
 use super::report::Report;
@@ -16,10 +17,12 @@ use crate::base::id::Identity;
 use crate::base::loss::{Loss, LossCause};
 use crate::base::name::Name;
 use crate::base::option::{Lease as LeaseOption, LockOptions};
+use crate::base::sync::channel::{Sender, unbounded};
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, OnceLock, Ordering, Weak, thread_local};
 use crate::base::testing::manual_clock::ManualClock;
 use crate::base::time::{Clock, Moment};
 use crate::engine::callback::Notification;
+use crate::engine::heartbeat::DEAD_AFTER;
 use crate::engine::hold::Hold;
 use crate::engine::holding::Holding;
 use crate::engine::lease::{Grant, Lease};
@@ -28,10 +31,12 @@ use crate::engine::owner_value::OwnerValue;
 use crate::engine::slot::{Slot, WaitLimit};
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
+use crate::observe::{Exchange, Observer, Renewed};
+use crate::protocol::reply::{Ownership, OwnershipReply};
 use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::target::Target;
 use crate::topology::memory::backend::MemoryBackend;
-use crate::topology::memory::link::Delivery;
+use crate::topology::memory::link::{Delivery, FaultyLink};
 use crate::topology::memory::server::MemoryServer;
 use crate::wire::failure::Failure;
 
@@ -301,9 +306,13 @@ fn panic_in_one_look_does_not_stop_the_others() {
         let slot: Arc<dyn WatchedSlot> = Arc::<Looked>::clone(slot);
         engine.worker.task_queue.watch_slot(&slot, clock.now());
     }
-    engine.worker.wake();
-    assert!(runner.run_due());
-    assert_eq!(slots.map(|slot| slot.looks.load(Ordering::SeqCst)), [1, 1]);
+    // The one that was cut short is repeated.
+    for looks in [[1, 1], [2, 1]] {
+        engine.worker.wake();
+        assert!(runner.run_due());
+        assert_eq!(slots.each_ref().map(|slot| slot.looks.load(Ordering::SeqCst)), looks);
+        clock.put_forward(clock.now().after(ANNOUNCE_TICK));
+    }
 }
 
 #[test]
@@ -400,20 +409,8 @@ fn written(runner: &mut Runner) -> (Vec<String>, usize) {
 #[test]
 fn thousand_failures_in_a_turn_log_one_warning() {
     const LOCKS: u32 = 1_000;
-    let clock = Arc::new(ManualClock::new(false));
-    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
-    let link = Arc::clone(memory.link());
-    let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
-    let engine = Engine::new(
-        Arc::new(ScriptProtocol::new(memory)),
-        as_clock(),
-        bounds,
-        Callbacks::default(),
-    );
+    let (clock, engine, mut runner, link) = behind_a_link();
     let worker = &engine.worker;
-    let mut runner = worker.runner.lock().take().unwrap();
-    worker.started.store(true, Ordering::Release);
     let holdings: Vec<Holding> = (0..LOCKS)
         .map(|number| {
             let holding = granted(&engine, &format!("x{number}"), SECOND * 6);
@@ -475,9 +472,16 @@ fn single_failure_and_single_loss_are_logged_once() {
 
 /// A worker whose turns are run by the test, on a clock that stands still.
 fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
+    let (clock, engine, runner, _) = behind_a_link();
+    (clock, engine, runner)
+}
+
+/// The same, with its link to the server.
+fn behind_a_link() -> (Arc<ManualClock>, Arc<Engine>, Runner, Arc<FaultyLink>) {
     let clock = Arc::new(ManualClock::new(false));
     let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
     let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
+    let link = Arc::clone(memory.link());
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
@@ -487,16 +491,22 @@ fn on_a_standing_clock() -> (Arc<ManualClock>, Arc<Engine>, Runner) {
     );
     let runner = engine.worker.runner.lock().take().unwrap();
     engine.worker.started.store(true, Ordering::Release);
-    (clock, engine, runner)
+    (clock, engine, runner, link)
 }
 
 /// A lock that was granted just now.
 fn granted(engine: &Engine, name: &str, ttl: Duration) -> Holding {
+    granted_for(engine, name, LeaseOption::renewed(ttl))
+}
+
+/// The same with this lease.
+fn granted_for(engine: &Engine, name: &str, lease: LeaseOption) -> Holding {
     let sent = engine.now();
-    let options = LockOptions::new().lease(LeaseOption::renewed(ttl));
+    let options = LockOptions::new().lease(lease);
     let slot = engine.slot(&MutexKind, Name::new(b"", name.as_bytes()).unwrap());
     let value = OwnerValue::new(Arc::clone(slot.target()), name.as_bytes(), options);
-    let hold = Hold::first(value, Arc::clone(&engine.clock), Grant::test(ttl, sent), &options);
+    let grant = Grant::test(lease.ttl(), sent);
+    let hold = Hold::first(value, Arc::clone(&engine.clock), grant, &options);
     slot.enter(
         &options,
         WaitLimit::TryOnce,
@@ -642,4 +652,115 @@ fn none_of_very_many_locks_is_never_announced() {
     }
     let announced = slots.iter().filter(|slot| slot.was_announced.load(Ordering::SeqCst)).count();
     assert!(announced > 22_000, "{announced}");
+}
+
+#[test]
+fn workers_connection_is_ordered_once_halfway_to_its_first_look() {
+    let (clock, _engine, mut runner, link) = behind_a_link();
+    link.miss_worker_connection();
+    let slots = lasting(&runner, 2, b"x");
+    let begin = clock.now();
+    let at = |seconds| begin.after(SECOND * seconds);
+    let after = |runner: &mut Runner, seconds| {
+        let next = runner.connect_early(at(seconds));
+        (next, link.worker_connection_orders().expect("it is missing"))
+    };
+    assert_eq!(after(&mut runner, 0), (Moment::FAR, 0), "nothing is due");
+    watch_all(&runner, &slots[..1], at(8));
+    assert_eq!(after(&mut runner, 0), (at(4), 0));
+    assert_eq!(after(&mut runner, 2), (at(4), 0));
+    assert_eq!(after(&mut runner, 4), (Moment::FAR, 1));
+    assert_eq!(after(&mut runner, 5), (Moment::FAR, 1), "it was ordered");
+    watch_all(&runner, &slots[1..], at(7));
+    assert_eq!(after(&mut runner, 5), (at(6), 1), "that was for another look");
+}
+
+/// Sends what it is told: of renewals their count, of an exchange nothing.
+struct Told(Sender<Option<u32>>);
+
+impl Observer for Told {
+    fn exchange(&self, _: &Exchange) {
+        self.0.send(None).unwrap();
+    }
+
+    fn renewed(&self, renewed: &Renewed) {
+        self.0.send(Some(renewed.count)).unwrap();
+    }
+}
+
+#[test]
+fn observers_are_told_of_the_renewals_that_were_confirmed() {
+    use Ownership::{Gone, Owned, Taken};
+    let (clock, _engine, mut runner) = on_a_standing_clock();
+    let (sender, told) = unbounded();
+    runner.callbacks.observers.add(Arc::new(Told(sender)));
+    for (ownerships, is_renewal) in
+        [([Owned; 3], false), ([Gone, Taken, Taken], true), ([Owned, Owned, Gone], true)]
+    {
+        let sent = clock.now();
+        let outcomes =
+            ownerships.map(|ownership| Ok(OwnershipReply { ownership, sent, waiters: None }));
+        runner.tell(&outcomes, [is_renewal; 3].into_iter(), sent);
+    }
+    let all: Vec<_> = (0..4).map(|_| told.recv().unwrap()).collect();
+    assert_eq!(all, [None, None, None, Some(2)]);
+}
+
+/// A renewal that names the line is refused there for as long as the slot moves.
+#[test]
+fn silent_lease_insists_after_a_refusal_by_a_node_that_moves_its_slot() {
+    for (refusal, insists) in [("TRYAGAIN the slot moves", true), ("OOM memory is full", false)] {
+        let (clock, engine, _) = on_a_standing_clock();
+        let lease = LeaseOption::renewed(SECOND * 6).recoverable_for(SECOND * 60);
+        let Holding { slot, hold } = granted_for(&engine, "x", lease);
+        let lease = &hold.lease;
+        clock.put_forward(lease.valid_until());
+        let slot: Weak<dyn WatchedSlot> = Arc::<Slot>::downgrade(&slot);
+        let watched = Watched { lease: Arc::clone(lease), slot };
+        let _under_way = lease.renewal();
+        let request = WorkerRequest::Lease { need: LeaseNeed::Renew, watched, _under_way };
+        let reply = Err(Failure::refused(refusal));
+        request.handle_reply(reply, clock.now(), &*engine.protocol, &mut Report::default());
+        clock.put_forward(clock.now().after(DEAD_AFTER));
+        assert_eq!(lease.yields_for().is_zero(), insists, "{refusal}");
+    }
+}
+
+/// Counts how often it is read and waited on.
+#[derive(Debug, Default)]
+struct Waited {
+    looks: AtomicU64,
+    waits: AtomicU64,
+}
+
+impl Clock for Waited {
+    fn now(&self) -> Moment {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        ManualClock::START
+    }
+
+    fn wait_until(&self, until: Moment, wait: &mut dyn FnMut(Duration)) {
+        self.waits.fetch_add(1, Ordering::SeqCst);
+        wait(until.since(ManualClock::START));
+    }
+}
+
+/// The clock wakes a thread each second.
+#[test]
+fn wait_without_end_does_not_use_the_clock() {
+    for (deadline, uses_clock) in [(ManualClock::START.after(HOUR), true), (Moment::FAR, false)] {
+        let (task_queue, clock, removal) = (TaskQueue::new(), Waited::default(), task(1));
+        task_queue.release_in_background(Moment::PAST, Arc::clone(&removal));
+        task_queue.take(ManualClock::START, &mut Vec::new());
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| task_queue.wait_released(&clock, deadline));
+            // The waiter reads the clock with the queue locked, and unlocks that in its wait.
+            while clock.looks.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            task_queue.release_done(&removal);
+            assert!(waiter.join().unwrap().is_empty());
+        });
+        assert_eq!(clock.waits.into_inner() > 0, uses_clock, "{deadline:?}");
+    }
 }

@@ -7,7 +7,7 @@ mod reenter;
 
 use std::time::Duration;
 
-use super::double::until;
+use super::double::{patient, until};
 use crate::base::error::{ErrorKind, Result};
 use crate::base::loss::LossCause;
 use crate::base::option::{Lease, LockOptions};
@@ -24,17 +24,15 @@ const SECOND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_secs(20);
 
 fn stage() -> (Server, Recorder, LockClient) {
-    on(Server::standing_still())
+    let (server, recorder) = (Server::standing_still(), Recorder::default());
+    let client = recorder.client(&server);
+    (server, recorder, client)
 }
 
 /// Where time passes: a lease is passed on only once the server's clock has reached the next token.
 fn stage_in_time() -> (Server, Recorder, LockClient) {
-    on(Server::new())
-}
-
-fn on(server: Server) -> (Server, Recorder, LockClient) {
-    let recorder = Recorder::default();
-    let client = recorder.client(&server);
+    let (server, recorder) = (Server::new(), Recorder::default());
+    let client = server.connect(patient().observer(recorder.clone())).unwrap();
     (server, recorder, client)
 }
 
@@ -92,7 +90,7 @@ fn queued_call_names_the_holder_that_it_waited_for() {
     until(|| server.is_queued_for("a"));
     let token = guard.fencing_token();
     guard.release().unwrap();
-    waiter.recv_timeout(SOON).unwrap().unwrap();
+    waiter.recv().unwrap().unwrap();
     assert_eq!(recorder.last(), Some((How::Queued, Some(Some(token)))));
     recorder.settle();
 }
@@ -103,7 +101,7 @@ fn busy_call_names_the_holder_in_its_way() {
     for holder in [&client, &server.client()] {
         let guard = holder.mutex("a").unwrap().lock().unwrap();
         let lock = client.mutex("a").unwrap();
-        assert!(aside(move || lock.try_lock().unwrap().is_none()).recv_timeout(SOON).unwrap());
+        assert!(aside(move || lock.try_lock().unwrap().is_none()).recv().unwrap());
         let last = recorder.take().pop();
         let Some(Event::NotAcquired { error: None, blocker, .. }) = last else {
             panic!("{last:?}")
@@ -123,7 +121,7 @@ fn local_hand_off_names_the_thread_that_had_the_lock() {
     let waiter = aside(move || next.lock().and_then(Guard::release));
     until(|| guard.waiters() == 1);
     guard.release().unwrap();
-    waiter.recv_timeout(SOON).unwrap().unwrap();
+    waiter.recv().unwrap().unwrap();
     assert_eq!(recorder.last(), Some((How::LocalHandOff, Some(Some(token)))));
     recorder.settle();
 }
@@ -137,7 +135,7 @@ fn permit_that_is_passed_on_ends_one_hold_and_begins_one() {
     // It stands in the queue of Redis: one that is only about to ask would find a free permit.
     until(|| server.keys().contains(&b"{s}:line".to_vec()));
     permit.release().unwrap();
-    waiter.recv_timeout(SOON).unwrap().unwrap();
+    waiter.recv().unwrap().unwrap();
     let (how, blocker) = recorder.last().unwrap();
     assert!(matches!(how, How::LocalHandOff | How::Queued), "{how:?}");
     assert!(blocker.is_some());
@@ -163,7 +161,7 @@ fn readers_of_one_process_share_their_entry() {
     let lock = client.rw_lock("a").unwrap();
     let first = lock.read().unwrap();
     let second = lock.clone();
-    aside(move || second.read().unwrap().release()).recv_timeout(SOON).unwrap().unwrap();
+    aside(move || second.read().unwrap().release()).recv().unwrap().unwrap();
     assert_eq!(recorder.last(), Some((How::Shared, None)));
     first.release().unwrap();
     recorder.settle();
@@ -208,7 +206,7 @@ fn upgrade_ends_its_call_and_goes_on_with_the_hold() {
     let waits = |event: &Event| matches!(event, Event::Waiting { .. });
     until(|| recorder.all().iter().filter(|event| waits(event)).count() == 3);
     reader.release().unwrap();
-    let token = upgraded.recv_timeout(SOON).unwrap();
+    let token = upgraded.recv().unwrap();
     let events = recorder.take();
     assert_eq!(hows(&events), [How::Free, How::Upgrade]);
     let hold = |event: &Event| match event {
@@ -341,7 +339,7 @@ fn lock_all_that_waits_for_one_tells_of_all_at_the_end() {
     });
     until(|| server.is_queued_for("b"));
     guard.release().unwrap();
-    waiter.recv_timeout(SOON).unwrap().unwrap();
+    waiter.recv().unwrap().unwrap();
     recorder.settle();
     let events = recorder.take();
     assert_eq!(hows(&events), [How::Free, How::Queued]);
@@ -358,7 +356,7 @@ fn closed_client_ends_its_waits_and_its_holds() {
     let waiter = aside(move || lock.lock().map(drop));
     until(|| server.is_queued_for("a"));
     let _ = client.close(Duration::ZERO, SOON);
-    assert!(waiter.recv_timeout(SOON).unwrap().unwrap_err().is_cancelled());
+    assert!(waiter.recv().unwrap().unwrap_err().is_cancelled());
     assert!(client.mutex("b").unwrap().try_lock().is_err());
     recorder.settle();
     let events = recorder.take();
@@ -378,7 +376,7 @@ fn hold_goes_on_while_it_moves_between_threads() {
     guard.extend(SECOND * 40).unwrap();
     guard.confirm().unwrap();
     let owned = guard.into_owned().unwrap();
-    aside(move || owned.into_guard().release()).recv_timeout(SOON).unwrap().unwrap();
+    aside(move || owned.into_guard().release()).recv().unwrap().unwrap();
     let events = recorder.take();
     assert!(is_plain(&events, "mutex", How::Free), "{events:#?}");
 }
@@ -399,7 +397,7 @@ fn end_of_a_thread_ends_its_holds() {
     let (_server, recorder, client) = stage();
     let by_key = client.clone();
     let taken = aside(move || by_key.try_lock("a", Duration::ZERO, Lease::default()).unwrap());
-    assert!(taken.recv_timeout(SOON).unwrap());
+    assert!(taken.recv().unwrap());
     recorder.settle();
 }
 
@@ -452,11 +450,11 @@ fn random_uses_of_all_guards_balance() {
         })
     };
     let workers: Vec<_> = (0..4).map(worker).collect();
-    workers.into_iter().for_each(|worker| worker.recv_timeout(SOON * 3).unwrap());
+    workers.into_iter().for_each(|worker| worker.recv().unwrap());
     // On a machine that runs one thread after the other, no two of them read at a time.
     let lock = client.rw_lock("r").unwrap();
     let held = lock.read().unwrap();
-    aside(move || drop(lock.read())).recv_timeout(SOON).unwrap();
+    aside(move || drop(lock.read())).recv().unwrap();
     drop(held);
     recorder.settle();
     let events = recorder.all();
@@ -488,7 +486,7 @@ fn use_once(server: &Server, client: &LockClient, other: &LockClient, random: &m
         8 => {
             let guard = client.mutex("m").unwrap().try_lock_for(briefly);
             if let Ok(Some(owned)) = guard.map(|it| it.map(|it| it.into_owned().unwrap())) {
-                let _ = aside(move || drop(owned.into_guard())).recv_timeout(SOON);
+                let _ = aside(move || drop(owned.into_guard())).recv();
             }
         }
         9 => {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::double::until;
-use super::{SECOND, SOON, aside, stage};
+use super::super::double::{at_once, patient, until};
+use super::{SECOND, aside, stage};
 use crate::base::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, Weak};
 use crate::client::LockClient;
 use crate::engine::Engine;
@@ -66,7 +66,7 @@ fn panic_of_an_observer_leaves_locks_and_others_as_they_are() {
     until(|| guard.waiters() == 1);
     server.advance(SECOND * 11);
     guard.release().unwrap();
-    waiter.recv_timeout(SOON).unwrap().unwrap();
+    waiter.recv().unwrap().unwrap();
     let lost = client.mutex("a").unwrap().lock().unwrap();
     server.delete("a");
     assert!(lost.check().is_err());
@@ -96,7 +96,7 @@ impl Locks {
         let client = LockClient::new(engine, Vec::new(), String::new(), Duration::ZERO);
         let lock = client.mutex(name).unwrap();
         let brief = self.0.is_brief.load(Ordering::SeqCst);
-        let wait = if brief { Duration::from_millis(1) } else { SOON * 10 };
+        let wait = if brief { Duration::from_millis(1) } else { SECOND * 200 };
         let guard = lock.try_lock_for(wait).unwrap();
         self.0.counts[usize::from(guard.is_none())].fetch_add(1, Ordering::SeqCst);
     }
@@ -111,23 +111,18 @@ each!(Locks, lock);
 /// A client whose observer takes the lock of this name in each event.
 fn locking(server: &Server, name: &'static str) -> (LockClient, Locks) {
     let locks = Locks::default();
-    let settings = LockClient::builder("redis://memory").observer(locks.clone());
+    let settings = patient().observer(locks.clone());
     let client = server.connect(settings).unwrap();
     *locks.0.name.lock() = name;
     *locks.0.engine.lock() = Arc::downgrade(client.engine());
     (client, locks)
 }
 
-/// In real time: a wait that never ends must not look like a clock that stands still.
-fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    aside(work).recv_timeout(SOON).expect("an observer waits for its own thread")
-}
-
 #[test]
 fn observer_that_takes_the_lock_of_the_event_ends() {
-    let server = Server::new();
+    let server = Server::standing_still();
     let (client, locks) = locking(&server, "a");
-    within(move || {
+    at_once(move || {
         let lock = client.mutex("a").unwrap();
         for _ in 0..3 {
             lock.lock().unwrap().release().unwrap();
@@ -146,7 +141,7 @@ fn observer_that_tries_a_held_lock_ends_in_each_thread() {
     let server = Server::new();
     let (client, locks) = locking(&server, "a");
     locks.0.is_brief.store(true, Ordering::SeqCst);
-    within(move || {
+    at_once(move || {
         let lock = client.mutex("a").unwrap();
         let guard = lock.lock().unwrap();
         let (next, other) = (lock.clone(), server.client().mutex("a").unwrap());
@@ -154,8 +149,8 @@ fn observer_that_tries_a_held_lock_ends_in_each_thread() {
         let far = aside(move || other.lock().and_then(Guard::release));
         until(|| guard.waiters() == 2);
         guard.release().unwrap();
-        near.recv_timeout(SOON).unwrap().unwrap();
-        far.recv_timeout(SOON).unwrap().unwrap();
+        near.recv().unwrap().unwrap();
+        far.recv().unwrap().unwrap();
         let guard = lock.lock().unwrap();
         server.delete("a");
         assert!(guard.check().is_err());

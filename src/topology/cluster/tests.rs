@@ -14,7 +14,8 @@ use crate::wire::manager::Timeouts;
 use crate::wire::pool::PoolSettings;
 use crate::wire::transport::Lane;
 
-const LONG: Duration = Duration::from_secs(5);
+/// No machine pauses for so long.
+const LONG: Duration = Duration::from_secs(600);
 
 fn settings() -> NodeSettings {
     NodeSettings {

@@ -120,6 +120,16 @@ impl Backend for MemoryBackend {
         Ok(Some(Value::Array(vec![end, Value::Array(keys.collect())])))
     }
 
+    #[cfg(test)]
+    fn keep_worker_connections(&self, _until: Moment) -> bool {
+        self.link.worker_connection_orders().is_none()
+    }
+
+    #[cfg(test)]
+    fn connect_worker(&self) {
+        self.link.order_worker_connection();
+    }
+
     /// Does nothing: replies here cannot be out of step.
     fn discard_connections(&self, _key: &[u8]) -> String {
         "a server in memory".to_owned()

@@ -41,6 +41,9 @@ struct State {
     faults: u64,
     exchanges: u64,
     waiting: Vec<ThreadId>,
+    /// How often the worker's connection was ordered since it has been missing.
+    #[cfg(test)]
+    orders: Option<u64>,
 }
 
 impl FaultyLink {
@@ -129,6 +132,25 @@ impl FaultyLink {
     #[cfg(test)]
     pub(crate) fn exchanges(&self) -> u64 {
         self.0.lock().exchanges
+    }
+
+    /// The worker has no connection from now on.
+    #[cfg(test)]
+    pub(crate) fn miss_worker_connection(&self) {
+        self.0.lock().orders = Some(0);
+    }
+
+    /// Orders the worker's connection, which never comes.
+    #[cfg(test)]
+    pub(super) fn order_worker_connection(&self) {
+        let orders = &mut self.0.lock().orders;
+        *orders = orders.map(|count| count + 1);
+    }
+
+    /// How often the worker's connection was ordered since it has been missing.
+    #[cfg(test)]
+    pub(crate) fn worker_connection_orders(&self) -> Option<u64> {
+        self.0.lock().orders
     }
 
     /// How many exchanges and messages met a fault.

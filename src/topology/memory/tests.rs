@@ -224,20 +224,27 @@ fn release_by_watch_works_out_of_memory() {
 
 #[test]
 fn delayed_transaction_runs_when_it_arrives() {
-    let stage = Stage::with(ManualClock::new(true));
+    let stage = Stage::new();
     let link = &stage.link;
     link.script(Delivery::Served, 2);
     link.script(Delivery::RequestDelayed(MOMENT * 2), 1);
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INCR").arg("count");
-    let deadline = stage.clock.now().after(MOMENT);
+    let begin = stage.clock.now();
+    let deadline = begin.after(MOMENT);
+    let (clock, held) = (Arc::clone(&stage.clock), Arc::clone(link));
+    spawn("time", move || {
+        while !held.is_waited_for() {
+            sleep(Duration::from_millis(1));
+        }
+        clock.put_forward(deadline);
+    })
+    .unwrap();
     let failure =
         stage.locks.apply(&[(&*stage.target, &*stage.owner)], &pipeline, deadline).unwrap_err();
     assert!(failure.is_unknown(), "{failure}");
     assert_eq!(stage.count(), Value::Nil);
-    while stage.count() == Value::Nil {
-        sleep(Duration::from_millis(1));
-    }
+    stage.clock.put_forward(begin.after(MOMENT * 2));
     assert_eq!(stage.count(), text("1"));
 }
 

@@ -130,7 +130,8 @@ mod tests {
     use crate::wire::server_clock::Reading;
 
     const LEASE: Duration = Duration::from_secs(30);
-    const SOON: Duration = Duration::from_secs(20);
+    /// No machine pauses for so long.
+    const LONG: Duration = Duration::from_secs(600);
 
     /// A client, its server, and a proxy between the two.
     struct Stage {
@@ -147,7 +148,7 @@ mod tests {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
             let source = Arc::new(FixedServer::new(endpoint::parse(&proxy.url()).unwrap()));
-            let timeouts = Timeouts::both(SOON);
+            let timeouts = Timeouts::both(LONG);
             let (settings, identity) = (PoolSettings::default(), Arc::new(Identity::new("")));
             let threads = identity.threads();
             let connector = connector(threads).unwrap();
@@ -161,7 +162,7 @@ mod tests {
         }
 
         fn deadline() -> Moment {
-            BootClock.now().after(SOON)
+            BootClock.now().after(LONG)
         }
 
         fn acquire(&self) -> (Vec<u8>, Result<AcquireReply, Failure>) {
@@ -195,7 +196,7 @@ mod tests {
             let held = self.proxy.add(Fault::reply("", Action::Hold).at(operation));
             let epochs = clock.epochs().clone();
             let body = move || {
-                assert!(held.wait_fired(SOON));
+                assert!(held.wait_fired(LONG));
                 epochs.advance();
                 held.release();
             };

@@ -48,14 +48,9 @@ fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
+#[track_caller]
 fn until(is_so: impl Fn() -> bool) {
-    for _ in 0..10_000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    panic!("it did not come to pass");
+    leasehold_support::until("what must come", is_so);
 }
 
 /// Another thread could have it at this moment.

@@ -1,6 +1,8 @@
 use std::thread;
+use std::time::Instant;
 
 use leasehold_support::Server;
+use leasehold_support::lag::Spent as _;
 
 use super::*;
 use crate::base::sync::{AtomicU64, Ordering};
@@ -12,7 +14,8 @@ use crate::wire::manager::Timeouts;
 use crate::wire::pool::Pool;
 
 const LATE: Duration = Duration::from_millis(50);
-const LONG: Duration = Duration::from_secs(20);
+/// No machine pauses for so long.
+const LONG: Duration = Duration::from_secs(600);
 
 /// The thread that makes connections is held up before each comes to the pool.
 #[derive(Debug, Default)]
@@ -58,11 +61,10 @@ fn panic_in_connecting_is_an_error() {
     let clock = Panicking { test: thread::current().id(), left: AtomicU64::new(2) };
     let clock: Arc<dyn Clock> = Arc::new(clock);
     let pool = pool_of_one(&server, &clock);
-    let begin = clock.now();
-    let failure = pool.get(begin.after(LONG)).unwrap_err();
+    let deadline = clock.now().after(LONG);
+    let failure = pool.get(deadline).unwrap_err();
     assert!(failure.to_string().contains("panic"), "{failure}");
-    drop(pool.get(begin.after(LONG)).unwrap());
-    assert!(clock.now().since(begin) < LONG / 2);
+    drop(pool.get(deadline).unwrap());
 }
 
 /// It has waited for nothing, so that no server is to blame.
@@ -110,16 +112,13 @@ fn order_is_not_delayed_by_those_of_a_refused_pool() {
     };
     let counting = Arc::new(Counting::default());
     let refused = pool("locks:wrong", counting.clone(), 3);
-    let begin = BootClock.now();
-    while refused.manager.attempts().counts().failed == 0 {
-        assert!(BootClock.now().since(begin) < LONG, "it is not refused");
-        thread::sleep(SHORT_POLL_INTERVAL);
-    }
+    let is_refused = || refused.manager.attempts().counts().failed > 0;
+    leasehold_support::until("it is refused", is_refused);
     let healthy = pool("locks:right", Arc::new(BootClock), 0);
-    let (begin, reads) = (BootClock.now(), counting.0.load(Ordering::SeqCst));
-    drop(healthy.get(begin.after(LONG)).unwrap());
-    let took = BootClock.now().since(begin);
-    assert!(took < MAX_WAIT / 2, "{took:?}");
+    let (begin, reads) = (Instant::now(), counting.0.load(Ordering::SeqCst));
+    drop(healthy.get(BootClock.now().after(LONG)).unwrap());
+    let (took, spent) = (begin.elapsed(), begin.spent());
+    assert!(spent < MAX_WAIT / 2, "{spent:?}");
     // The orders that are woken too early send no password, and each comes again after r2d2's pause.
     assert_eq!(server.error_count("WRONGPASS"), 1);
     let rounds = 2 + took.as_millis() / (RECONNECT_TIMEOUT / 2).as_millis();
@@ -149,7 +148,7 @@ fn late_connection_does_not_prevent_another() {
         let begin = clock.now();
         pool.get(begin.after(LONG)).unwrap().poison();
         let took = clock.now().since(begin);
-        assert!((LATE..LONG / 4).contains(&took), "{took:?}");
+        assert!(took >= LATE, "{took:?}");
         assert_eq!(made.load(Ordering::SeqCst), count);
     }
 }

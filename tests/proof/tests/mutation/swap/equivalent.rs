@@ -78,12 +78,6 @@ pub(super) const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "src/engine/worker/runner.rs",
-        "if at > now {",
-        "if at >= now {",
-        "the next turn begins at once, and connects",
-    ),
-    (
-        "src/engine/worker/runner.rs",
         "if now < task.gone_by =>",
         "if now <= task.gone_by =>",
         "the removal of a value that is just gone removes nothing",
