@@ -120,12 +120,10 @@ impl Backend for MemoryBackend {
         Ok(Some(Value::Array(vec![end, Value::Array(keys.collect())])))
     }
 
-    #[cfg(test)]
     fn keep_worker_connections(&self, _until: Moment) -> bool {
         self.link.worker_connection_orders().is_none()
     }
 
-    #[cfg(test)]
     fn connect_worker(&self) {
         self.link.order_worker_connection();
     }

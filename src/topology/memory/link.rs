@@ -41,8 +41,7 @@ struct State {
     faults: u64,
     exchanges: u64,
     waiting: Vec<ThreadId>,
-    /// How often the worker's connection was ordered since it has been missing.
-    #[cfg(test)]
+    /// How often the worker's connection was ordered, if it is missing.
     orders: Option<u64>,
 }
 
@@ -140,15 +139,13 @@ impl FaultyLink {
         self.0.lock().orders = Some(0);
     }
 
-    /// Orders the worker's connection, which never comes.
-    #[cfg(test)]
+    /// Orders the worker's connection, which does not come.
     pub(super) fn order_worker_connection(&self) {
         let orders = &mut self.0.lock().orders;
         *orders = orders.map(|count| count + 1);
     }
 
-    /// How often the worker's connection was ordered since it has been missing.
-    #[cfg(test)]
+    /// How often the worker's connection was ordered, if it is missing.
     pub(crate) fn worker_connection_orders(&self) -> Option<u64> {
         self.0.lock().orders
     }

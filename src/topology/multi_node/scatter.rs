@@ -318,11 +318,12 @@ mod tests {
     use crate::wire::manager::Timeouts;
     use crate::wire::pool::PoolSettings;
 
+    /// No machine pauses for so long.
+    const LONG: Duration = Duration::from_secs(600);
     const SPAN: Duration = Duration::from_secs(30);
 
     fn settings(quarantine: Option<Duration>) -> NodeSettings {
-        let span = Duration::from_secs(20);
-        let timeouts = Timeouts { connect: span, command: span, settings: ["node_timeout"; 2] };
+        let timeouts = Timeouts { connect: LONG, command: LONG, settings: ["node_timeout"; 2] };
         let threads = Threads::of_a_new_client();
         NodeSettings { pool: PoolSettings::default(), timeouts, quarantine, threads }
     }
@@ -330,7 +331,7 @@ mod tests {
     fn server_run(node: &Node, clock: &ManualClock) -> ServerRun {
         let calls = [Call::plain(&[b"PING"])];
         let requests = [NodeRequest { node, calls: &calls, once: false }];
-        let deadline = clock.now().after(Duration::from_secs(20));
+        let deadline = clock.now().after(LONG);
         loop {
             let mut replies = ask(&requests, Lane::Callers, 1, deadline, clock);
             let NodeReply { outcomes, server_run, .. } = replies.remove(0);
@@ -357,7 +358,7 @@ mod tests {
         let node = Node::new(info, &clock, &settings(None)).unwrap();
         let words: [&[&[u8]]; 3] = [&[b"INCR", b"once"], &[b"ECHO", b"the-cut"], &[b"PING"]];
         let calls = words.map(Call::plain);
-        let deadline = clock.now().after(Duration::from_secs(20));
+        let deadline = clock.now().after(LONG);
         let requests = [NodeRequest { node: &node, calls: &calls, once: false }];
         let replies = ask(&requests, Lane::Callers, 1, deadline, &*clock);
         assert_eq!(cut.fired(), 1);

@@ -29,7 +29,8 @@ use crate::wire::manager::Timeouts;
 use crate::wire::pool::PoolSettings;
 
 const LEASE: Duration = Duration::from_secs(30);
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// No machine pauses for so long.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 fn quorum<'a>(urls: impl IntoIterator<Item = &'a str>) -> Quorum {
     let clock: Arc<dyn Clock> = Arc::new(BootClock);

@@ -23,6 +23,8 @@ fn refused(line: &str) -> Result<Value, Failure> {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+/// No machine pauses for so long.
+const LONG: Duration = Duration::from_secs(600);
 
 fn common(timeout: Duration) -> Arc<ConnectionHealth> {
     Arc::new(ConnectionHealth::new(timeout, "command_timeout"))
@@ -34,7 +36,7 @@ fn connection<C: Clock + 'static>(
     clock: &Arc<C>,
 ) -> Connection {
     let endpoint = endpoint::parse(&server.unix_url()).unwrap();
-    let inner = RawConnection::connect(&endpoint, SECOND).unwrap();
+    let inner = RawConnection::connect(&endpoint, LONG).unwrap();
     let clock: Arc<dyn Clock> = Arc::<C>::clone(clock);
     let epoch = Epochs::default().current();
     Connection::new(inner, clock, Arc::clone(common), "x".into(), epoch)
@@ -68,7 +70,7 @@ fn error_of_a_silent_server_names_the_setting_and_not_what_was_left() {
 
 /// An idle connection, and one whose thread is late: it sent these, and the deadline has passed since.
 fn late(server: &Server, calls: &[Call]) -> (Connection, Connection, Vec<Result<Reply, Failure>>) {
-    let (common, clock) = (common(SECOND * 20), Arc::new(ManualClock::new(false)));
+    let (common, clock) = (common(LONG), Arc::new(ManualClock::new(false)));
     let connect = || connection(server, &common, &clock);
     let (idle, mut late, mut other) = (connect(), connect(), connect());
     let deadline = clock.now().after(SECOND / 4);
@@ -138,8 +140,7 @@ fn failed_opening_outdates_no_other_connection() {
     let server = Server::start().unwrap();
     let proxy = Proxy::start(&server).unwrap();
     let endpoint = endpoint::parse(&proxy.url()).unwrap();
-    let timeouts =
-        Timeouts { connect: SECOND * 20, command: SECOND * 20, settings: ["command_timeout"; 2] };
+    let timeouts = Timeouts { connect: LONG, command: LONG, settings: ["command_timeout"; 2] };
     let source = Arc::new(FixedServer::new(endpoint));
     let manager = Manager::new(source, Arc::new(BootClock), timeouts);
     let mut healthy = manager.open().unwrap();
@@ -153,10 +154,9 @@ fn failed_opening_outdates_no_other_connection() {
     assert!(healthy.is_outdated());
 }
 
-/// It lacks the script of the first command, keeps its reply to the second for later, and sends that when it
-/// hears more.
-#[test]
-fn late_reply_is_not_taken_for_a_repeated_scripts() {
+/// What two calls get from a server that lacks the script of the first command, keeps its reply to the second for later,
+/// and sends that when it hears more. The connection does not outlive that.
+fn replies_with_a_late_one() -> Vec<Result<Reply, Failure>> {
     static SCRIPT: Script = Script::new("return 1");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -169,15 +169,27 @@ fn late_reply_is_not_taken_for_a_repeated_scripts() {
         let _ = stream.write_all(b":2\r\n");
     };
     sync::spawn("server", serve).unwrap();
-    let line = RawConnection::connect(&endpoint::parse(&url).unwrap(), SECOND * 20).unwrap();
+    let line = RawConnection::connect(&endpoint::parse(&url).unwrap(), LONG).unwrap();
     let clock = Arc::new(BootClock);
     let epoch = Epochs::default().current();
     let mut connection = Connection::new(line, clock, common(SECOND / 4), "x".into(), epoch);
     let calls = [SCRIPT.call(NO_KEYS, []), Call::plain(&[b"GET", b"x"])];
-    let replies = connection.call_all(&calls, BootClock.now().after(SECOND * 20));
-    assert!(matches!(&replies[0], Err(Failure::NotSent(NotSentReason::Closed(_)))), "{replies:?}");
-    assert!(matches!(&replies[1], Err(Failure::Unknown(_))), "{replies:?}");
+    let replies = connection.call_all(&calls, BootClock.now().after(LONG));
     assert!(connection.is_poisoned());
+    assert!(matches!(&replies[1], Err(Failure::Unknown(_))), "{replies:?}");
+    replies
+}
+
+#[test]
+fn late_reply_is_not_taken_for_a_repeated_scripts() {
+    let replies = loop {
+        let replies = replies_with_a_late_one();
+        // The first reply was late, too, on a machine that pauses for longer than the time-out.
+        if !matches!(&replies[0], Err(Failure::Unknown(_))) {
+            break replies;
+        }
+    };
+    assert!(matches!(&replies[0], Err(Failure::NotSent(NotSentReason::Closed(_)))), "{replies:?}");
 }
 
 #[test]
