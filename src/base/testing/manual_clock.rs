@@ -179,11 +179,7 @@ mod processor {
     }
 
     pub(super) fn this_thread() -> Option<Thread> {
-        thread_local! {
-            static NUMBER: Thread = rustix::thread::gettid().as_raw_nonzero().get();
-        }
-        // Its storage is gone in destructors of a thread.
-        NUMBER.try_with(|number| *number).ok()
+        Some(rustix::thread::gettid().as_raw_nonzero().get())
     }
 
     /// Returns `None` for a thread that has ended.
