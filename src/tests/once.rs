@@ -340,6 +340,95 @@ fn run_across_an_edge_counts_for_the_period_it_began_in() {
     assert_eq!(hour_of_run(&job(&client)), Some(1));
 }
 
+/// Three machines call the job for one night, just before its edge, and wait for each other.
+#[test]
+fn call_that_waited_across_an_edge_is_for_the_period_of_the_run() {
+    for fails in [false, true] {
+        let server = Server::standing_still();
+        let clients: Vec<LockClient> = (0..3).map(|_| server.client()).collect();
+        server.advance(HOUR - SECOND);
+        let run = begun(&job(&clients[0]));
+        let before = runner(&job(&clients[1]));
+        until(|| server.waiters("job") == 1);
+        server.advance(SECOND * 2);
+        // Called after the edge, and also for that night.
+        let after = runner(&job(&clients[2]));
+        until(|| server.waiters("job") == 2);
+        server.advance(SECOND);
+        let mut outcomes = vec![before, after];
+        if fails {
+            run.fail("no paper").unwrap();
+            let retried = outcomes.remove(0).recv().unwrap();
+            assert_eq!(retried, RunOutcome::Ran(7));
+            let period = job(&clients[0]).last_run().unwrap().unwrap().period();
+            assert_eq!(period.start, at(Duration::ZERO));
+        } else {
+            run.succeed().unwrap();
+        }
+        for outcome in outcomes {
+            let outcome = outcome.recv().unwrap();
+            assert!(matches!(outcome, RunOutcome::Skipped { .. }), "{outcome:?}");
+        }
+        // The next night is open.
+        assert_eq!(hour_of_run(&job(&clients[1])), Some(1));
+    }
+}
+
+#[test]
+fn a_call_that_waited_for_a_run_that_died_is_for_the_period_it_began_in() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    // One that died long before a call is nothing that the call waited for.
+    let died = begun(&job(&here));
+    server.link(&here).cut();
+    server.advance(HOUR * 3 - SECOND);
+    let run = begun(&job(&there));
+    assert_eq!(run.period().start, at(HOUR * 2));
+    let elsewhere = server.client();
+    let outcome = runner(&job(&elsewhere));
+    until(|| server.waiters("job") == 1);
+    server.link(&there).cut();
+    server.run_until(|| !outcome.is_empty());
+    assert_eq!(outcome.recv().unwrap(), RunOutcome::Ran(7));
+    let period = job(&elsewhere).last_run().unwrap().unwrap().period();
+    assert_eq!(period.start, at(HOUR * 2));
+    assert_eq!(hour_of_run(&job(&elsewhere)), Some(3));
+    drop((died, run));
+}
+
+/// Its caller goes on until nothing is due, and a skip would end that.
+#[test]
+fn call_that_catches_up_is_for_the_period_in_which_it_gets_the_lock() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let job = |client: &LockClient| job(client).missed(Missed::CatchUp { at_most: 3 });
+    server.advance(HOUR - SECOND);
+    let run = begun(&job(&here));
+    let outcome = runner(&job(&there));
+    until(|| server.waiters("job") == 1);
+    server.advance(SECOND * 2);
+    run.succeed().unwrap();
+    assert_eq!(outcome.recv().unwrap(), RunOutcome::Ran(7));
+    assert_eq!(hour_of_run(&job(&here)), None);
+}
+
+/// The tries of a period are over with it, also for a call that waited.
+#[test]
+fn call_that_waited_for_the_last_try_of_a_period_runs_nothing() {
+    let server = Server::standing_still();
+    let (here, there) = (server.client(), server.client());
+    let job = |client: &LockClient| job(client).max_tries(1);
+    server.advance(HOUR - SECOND);
+    let run = begun(&job(&here));
+    let outcome = runner(&job(&there));
+    until(|| server.waiters("job") == 1);
+    server.advance(SECOND * 2);
+    run.fail("no paper").unwrap();
+    let outcome = outcome.recv().unwrap();
+    assert!(matches!(outcome, RunOutcome::Failing { tries: 1, .. }), "{outcome:?}");
+    assert_eq!(hour_of_run(&job(&there)), Some(1));
+}
+
 /// A time is compared with nothing: after the clock was set back, the numbers of later periods are in the record.
 #[test]
 fn done_period_stays_done_when_the_clock_is_set_back() {

@@ -1,6 +1,6 @@
 //! Whether a job is due, by its record.
 
-use crate::kind::once::period::{Schedule, micros};
+use crate::kind::once::period::{Missed, Schedule, micros};
 use crate::kind::once::policy::Policy;
 use crate::kind::once::record::{End, Mark, Record};
 
@@ -16,9 +16,16 @@ pub(super) enum Due {
 }
 
 impl Record {
-    /// Whether the job is due. `is_over` says that a run without an end does not go on: the caller has its lock.
-    pub(super) fn due(&self, schedule: Schedule, policy: Policy, is_over: bool) -> Due {
-        let current = schedule.number(self.now);
+    /// Whether the job is due. `is_over` says that a run without an end does not go on: the caller has its lock. `called` is
+    /// the server's time when a call looked first, before it waited for the lock.
+    pub(super) fn due(
+        &self,
+        schedule: Schedule,
+        policy: Policy,
+        is_over: bool,
+        called: Option<i64>,
+    ) -> Due {
+        let current = self.current(schedule, policy, called);
         let next = match (&self.done, &self.run) {
             (Some(done), _) if done.number_in(schedule) >= current => {
                 return Due::Done(done.clone());
@@ -39,12 +46,32 @@ impl Record {
             let delayed_until =
                 is_delayed.then(|| failed_at.saturating_add(micros(policy.retry_after)));
             let next_at = spent_until.max(delayed_until).unwrap_or(self.now);
-            if next_at > self.now {
+            // A call for a period that is over has no later try in it.
+            if next_at > self.now || is_spent {
                 return Due::Failing { tries, next_at };
             }
         }
         let number = next.clamp(schedule.oldest(current, policy.missed), current);
         Due::Now { number, tries: tries_now.saturating_add(1) }
+    }
+
+    /// The period that a call is for. A call that waited for a run is for the period of that run, also if the next period
+    /// has begun meanwhile: or each of the callers of a night would run the job at once for the next one, which then skips
+    /// it. Where periods are caught up, a call is for the present one, because a skip would end the caller's loop.
+    fn current(&self, schedule: Schedule, policy: Policy, called: Option<i64>) -> i64 {
+        let current = schedule.number(self.now);
+        let (Some(called), Some((mark, end)), Missed::Skip) = (called, &self.run, policy.missed)
+        else {
+            return current;
+        };
+        match end {
+            End::Succeeded(at) | End::Failed(at, _) if *at > called => {
+                current.min(mark.number_in(schedule))
+            }
+            // It may have died long before the call.
+            End::Running if self.noticed(mark).is_none() => current.min(schedule.number(called)),
+            _ => current,
+        }
     }
 
     /// The last run, if it has no end and nobody has noted yet that it is over.

@@ -75,7 +75,7 @@ impl LastRun {
             End::Succeeded(at) => (Some(*at), RunEnd::Succeeded),
             End::Failed(at, reason) => (Some(*at), RunEnd::Failed(reason.clone())),
         };
-        let due_at = match record.due(mark.schedule, record.policy, is_over) {
+        let due_at = match record.due(mark.schedule, record.policy, is_over, None) {
             Due::Now { .. } => None,
             Due::Done(done) => {
                 let next = done.number_in(mark.schedule).saturating_add(1);

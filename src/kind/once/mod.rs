@@ -34,7 +34,9 @@ pub use run::Run;
 /// Every machine calls [`run`](Once::run) when it thinks that it is time, and as often as it likes. The first call in a
 /// period does the job, under the [`Mutex`](crate::Mutex) of the same name. A call that finds the period done skips
 /// it, which is one round trip and takes no lock. A call while another machine does the job waits for its end, and then
-/// tries it again if that run has failed or died.
+/// tries it again if that run has failed or died. Such a call is for the period of the run that it waited for, also if the
+/// next period begins meanwhile: it skips where that run succeeded. Where periods are [caught up](Missed::CatchUp), it is for
+/// the period in which it gets the lock.
 ///
 /// **What it guarantees.** Of all the runs for one period at most one returns
 /// [`Ran`](RunOutcome::Ran). Redis decides which period it is, by its own clock, when a run begins: the clocks of
@@ -255,9 +257,10 @@ impl Once {
         let limit = self.wait.map_or(WaitLimit::FOR_EVER, |wait| self.handle.until(wait));
         // Most calls find the period done. They take no lock, and wait for nobody.
         let (record, _) = self.look(|| limit.end().unwrap_or(Moment::PAST))?;
-        if let Break(undue) = self.judge(&record, false) {
+        if let Break(undue) = self.judge(&record, None) {
             return Ok(undue);
         }
+        let called = record.now;
         let Some(guard) = self.handle.acquire(limit)? else {
             return match self.wait {
                 None => Err(self.handle.endless_wait_error()),
@@ -267,7 +270,7 @@ impl Once {
         // Once more under the lock: another may have done the job meanwhile, and time has passed.
         let lease_end = || guard.holding().hold.lost_at();
         let (record, looked) = self.look(lease_end)?;
-        let (number, tries) = match self.judge(&record, true) {
+        let (number, tries) = match self.judge(&record, Some(called)) {
             Continue(due) => due,
             Break(undue) => {
                 if matches!(undue, Begun::Failing { .. }) {
@@ -296,9 +299,11 @@ impl Once {
         })
     }
 
-    /// For which period a run is due, and which try it is; or that it is not due.
-    fn judge(&self, record: &Record, has_lock: bool) -> ControlFlow<Begun, (i64, u32)> {
-        match record.due(self.schedule, self.policy, has_lock) {
+    /// For which period a run is due, and which try it is; or that it is not due. A call that has the lock tells when it
+    /// began.
+    fn judge(&self, record: &Record, called: Option<i64>) -> ControlFlow<Begun, (i64, u32)> {
+        let has_lock = called.is_some();
+        match record.due(self.schedule, self.policy, has_lock, called) {
             Due::Now { number, tries } => Continue((number, tries)),
             Due::Done(done) => {
                 let by = done.holder(&self.handle, record.now);
