@@ -432,6 +432,9 @@ impl<'a> AcquireLoop<'a> {
                 }
                 (paused == Paused::Cancelled).then(|| Err(cancelled_error(self.context)))
             }
+            NextAction::GiveUp(Ok(())) if self.slot.is_cancelled() => {
+                Some(Err(cancelled_error(self.context)))
+            }
             NextAction::GiveUp(Ok(())) => Some(Ok(None)),
             NextAction::GiveUp(Err(error)) => {
                 // The threads behind this one learn of the outage now, and do not ride it out once

@@ -71,7 +71,7 @@ struct Upgrade<'a> {
 impl Upgrade<'_> {
     fn run(&mut self) -> Result<bool> {
         let Holding { slot, hold } = self.holding;
-        let Some(_waits) = slot.begin_upgrade() else {
+        let Some(wait) = slot.begin_upgrade() else {
             return Err(cancelled_error(self.holding.context()));
         };
         // It stays the upgradable reader until Redis has replied.
@@ -82,6 +82,10 @@ impl Upgrade<'_> {
             let reply = self.ask(number, to);
             let pause = match reply {
                 Ok(ChangeReply::Changed { token: Some(token), waiters, .. }) => {
+                    // The caller gives the whole hold back.
+                    if wait.end() {
+                        return Err(cancelled_error(self.holding.context()));
+                    }
                     hold.lease.upgraded(number, token);
                     hold.lease.counted(Moment::PAST, Some(waiters));
                     // The lease may have ended while the reply was on its way.
@@ -119,6 +123,9 @@ impl Upgrade<'_> {
             if slot.pause_upgrade(pause.min(left).min(until_loss)) == Paused::Cancelled {
                 return Err(cancelled_error(context));
             }
+        }
+        if wait.end() {
+            return Err(cancelled_error(self.holding.context()));
         }
         // The next number, so that no request of this upgrade counts any more. In an outage the caller's time is over
         // by now, and the worker sends it.

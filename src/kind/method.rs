@@ -82,8 +82,9 @@ macro_rules! every_kind_methods {
                 self.0.force_release_of(owner)
             }
 
-            /// Ends all waits for this lock by threads of this client; each fails with
-            /// [`is_cancelled`](crate::Error::is_cancelled). Returns how many threads were waiting.
+            /// Ends all waits for this lock by threads of this client. Returns how many threads were waiting: each of them
+            /// fails with [`is_cancelled`](crate::Error::is_cancelled), and gives back a lock that its last request still
+            /// brings. One whose last request had no reply may tell that instead.
             ///
             /// ```
             /// # fn demo(client: &leasehold::LockClient) -> leasehold::Result<()> {

@@ -10,6 +10,7 @@
 //! | `owned` | holds that belong to no thread |
 //! | `reentry` | holds that their thread may not take again |
 //! | `crowd` | a bound on the threads that wait |
+//! | `cancel` | waits that are cancelled while their last request is under way |
 //! | `claim` | those of many locks that are free |
 //! | `shared_channel` | two locks whose releases are published on one channel |
 //! | `shutdown` | a shutdown that comes during a release |
@@ -28,6 +29,7 @@
 //! | `outside` | bytes that come from outside |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
+mod cancel;
 mod claim;
 mod clock;
 mod close;

@@ -47,8 +47,15 @@ impl Slot {
     }
 }
 
+impl WaitingUpgrade<'_> {
+    /// It waits no more. Returns whether it was cancelled, which it cannot be later.
+    pub(crate) fn end(&self) -> bool {
+        self.slot.transition(|state, _| state.end_upgrade(self.number))
+    }
+}
+
 impl Drop for WaitingUpgrade<'_> {
     fn drop(&mut self) {
-        self.slot.transition(|state, _| state.end_upgrade(self.number));
+        self.end();
     }
 }

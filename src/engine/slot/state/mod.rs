@@ -482,8 +482,9 @@ impl SlotState {
     /// processes. Returns whether it has.
     pub(super) fn granted(&mut self, hold: &Arc<Hold>, waiters: u32, step: &mut Step) -> bool {
         // Decided here, under the lock of the slot: `close` finds either a holder, who is told of the lease,
-        // or an acquirer, who gives it back. So no hold is counted or lost that nobody has.
-        if step.closing {
+        // or an acquirer, who gives it back. So no hold is counted or lost that nobody has. In the same way `cancel`
+        // counts no thread that has the lock afterwards.
+        if step.closing || self.is_cancelled() {
             return false;
         }
         let Some(acquirer) = self.acquirer.take() else { return false };
@@ -588,11 +589,10 @@ impl SlotState {
         !step.closing
     }
 
-    /// The upgrade of this number waits no more.
-    pub(super) fn end_upgrade(&mut self, number: u64) {
-        if self.upgrader.as_ref().is_some_and(|upgrader| upgrader.number == number) {
-            self.upgrader = None;
-        }
+    /// The upgrade of this number waits no more. Returns whether it was cancelled.
+    pub(super) fn end_upgrade(&mut self, number: u64) -> bool {
+        let upgrader = self.upgrader.take_if(|upgrader| upgrader.number == number);
+        upgrader.is_some_and(|upgrader| upgrader.cancelled)
     }
 
     /// The first thread in the queue acquires, if nothing is in its way.
