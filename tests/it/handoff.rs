@@ -569,6 +569,40 @@ fn cancellation_reaches_all_waiters_and_spares_the_holder() {
     drop(lock.try_lock().unwrap().expect("free"));
 }
 
+/// Also of those whose last request is under way.
+#[test]
+fn as_many_waits_fail_as_cancellations_counted() {
+    let server = server();
+    let client = listener(&server);
+    let (lock, over) = (client.mutex("x").unwrap(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let end = AtLast(&over);
+        let takes = || {
+            let mut cancelled = 0;
+            while !over.load(Ordering::SeqCst) {
+                match lock.lock() {
+                    Ok(guard) => guard.release().unwrap(),
+                    Err(error) => {
+                        assert!(error.is_cancelled(), "{error:?}");
+                        cancelled += 1;
+                    }
+                }
+            }
+            cancelled
+        };
+        let threads = [(); 3].map(|()| scope.spawn(takes));
+        let mut counted = 0;
+        while counted < 300 {
+            assert!(threads.iter().all(|thread| !thread.is_finished()));
+            counted += lock.cancel_waits();
+            thread::yield_now();
+        }
+        drop(end);
+        let failed: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(failed, counted);
+    });
+}
+
 /// Who loses a lock does not keep it from those who wait beside it.
 #[test]
 fn lost_lock_goes_to_the_next_thread() {

@@ -161,7 +161,7 @@ impl Bench {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
         let hold = Hold::first(self.value(), clock, grant, &self.options);
         // Before the event, which may make another thread the acquirer.
-        self.acquires = self.closing;
+        self.acquires = self.closing || self.state.is_cancelled();
         if self.transition(|state, step| state.granted(&hold, 0, step)) {
             self.held.push(hold);
         }
