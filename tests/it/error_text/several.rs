@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::{Error, LockClient, QuorumClient};
 use leasehold_support::{Action, Cluster, Fault, Group, Proxy, Server};
 
+use super::given_up;
 use super::row::{Row, row};
 use crate::common::{SOON, ms, open_at, patient};
 
@@ -48,8 +49,10 @@ fn sentinels() -> Vec<Row> {
 fn silent(group: &Group) -> Error {
     let proxy = Proxy::to_addr(group.sentinels[0].addr()).unwrap();
     proxy.black_hole();
-    let builder = LockClient::builder("redis://mymaster").sentinels([proxy.url()]);
-    builder.connect_timeout(ms(300)).connect_now(true).build().unwrap_err()
+    given_up(|| {
+        let builder = LockClient::builder("redis://mymaster").sentinels([proxy.url()]);
+        builder.connect_timeout(ms(300)).connect_now(true).build().unwrap_err()
+    })
 }
 
 /// The sentinels agree that the master is down.
