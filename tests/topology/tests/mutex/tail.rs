@@ -111,7 +111,7 @@ pub(crate) fn renewal_that_comes_late_is_left_to_those_who_wait<T: Topology>(sce
         return;
     }
     let name = scene.name("x");
-    let queue = [b"{", &name[..], b"}:queue"].concat();
+    let [queue, beats] = [&b"}:queue"[..], b"}:beats"].map(|end| [b"{", &name[..], end].concat());
     let (sender, receiver) = channel();
     let client = scene.builder().observer(Told(sender)).build().unwrap();
     let guard = client.mutex_with(&name, tailed(LEASE)).unwrap().lock().unwrap();
@@ -122,12 +122,14 @@ pub(crate) fn renewal_that_comes_late_is_left_to_those_who_wait<T: Topology>(sce
     let is_renewed = || scene.ask::<i64>(&name, &[b"PTTL", &name])[0] > TAIL.as_millis() as i64;
     assert!(is_renewed());
 
-    // One that stands in the queue, and does not ask.
+    // One that stands in the queue and lives, and does not ask.
     scene.ask::<()>(&name, &[b"ZADD", &queue, b"1", b"somebody"]);
+    scene.ask::<()>(&name, &[b"ZADD", &beats, b"9000000000000000", b"somebody"]);
     late();
     assert!(!is_confirmed(), "its renewals are left to the one that waits");
     assert!(guard.loss().is_none());
     scene.delete(&queue);
+    scene.delete(&beats);
     assert!(is_confirmed());
     assert!(is_renewed());
 
