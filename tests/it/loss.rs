@@ -170,6 +170,9 @@ fn renewals_that_the_server_refuses_are_told_as_refused() {
         let calls: u64 = scripts.filter_map(calls).sum();
         assert!(calls < LEASE / 50, "{calls} scripts in {name}");
         let lines = |part| texts(&[&format!("{name:?}"), part]);
+        // The thread that writes has no name until it runs.
+        let said = ["was not renewed", "renewals failed, the last one: "];
+        until("it is logged", || said.iter().all(|part| !lines(*part).is_empty()));
         assert_eq!(lines("was not renewed").len(), 1, "{:?}", lines("was not renewed"));
         assert_eq!(lines("renewals failed, the last one: ").len(), 1, "{:?}", lines("lost"));
     };
