@@ -374,6 +374,19 @@ fn call_that_waited_across_an_edge_is_for_the_period_of_the_run() {
     }
 }
 
+/// The time of its end is an estimate, and may be a little late.
+#[test]
+fn run_that_ended_before_a_call_says_nothing_about_its_period() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let run = begun(&job(&client));
+    server.advance(HOUR);
+    run.succeed().unwrap();
+    let late = START + HOUR + SECOND;
+    set(&server, "end", &format!("succeeded {}", late.as_micros()));
+    assert_eq!(hour_of_run(&job(&client)), Some(1));
+}
+
 #[test]
 fn a_call_that_waited_for_a_run_that_died_is_for_the_period_it_began_in() {
     let server = Server::standing_still();

@@ -96,25 +96,28 @@ impl ManualClock {
     ///
     /// One that has had a processor for [`TURN`] since it read the clock does something else by now.
     pub(crate) fn has_running_reader(&self) -> bool {
-        let mut runs = false;
         let this = processor::this_thread();
-        let State { readers, waiting, .. } = &mut *self.0.lock();
-        // A thread that waits runs now and then to look at the clock.
-        let rest: BTreeSet<_> =
-            waiting.values().filter_map(|(_, thread)| *thread).chain(this).collect();
-        readers.retain(|thread, first| {
-            if rest.contains(thread) {
-                return true;
-            }
-            match processor::state(*thread) {
-                None => false,
-                Some(processor::State::Sleeps) => true,
+        let readers: Vec<_> = {
+            let State { readers, waiting, .. } = &*self.0.lock();
+            // A thread that waits runs now and then to look at the clock.
+            let rest: BTreeSet<_> =
+                waiting.values().filter_map(|(_, thread)| *thread).chain(this).collect();
+            readers.keys().filter(|thread| !rest.contains(thread)).copied().collect()
+        };
+        // Without the lock: a thread that reads the clock meanwhile would wait for it, and look like one that sleeps.
+        let states: Vec<_> = readers.into_iter().map(|it| (it, processor::state(it))).collect();
+        let readers = &mut self.0.lock().readers;
+        let mut runs = false;
+        for (thread, state) in states {
+            match state {
+                None => _ = readers.remove(&thread),
+                Some(processor::State::Sleeps) => {}
                 Some(processor::State::Runs(had)) => {
-                    runs |= had.saturating_sub(*first.get_or_insert(had)) < TURN;
-                    true
+                    let first = *readers.entry(thread).or_default().get_or_insert(had);
+                    runs |= had.saturating_sub(first) < TURN;
                 }
             }
-        });
+        }
         runs
     }
 }

@@ -16,16 +16,16 @@ pub(super) enum Due {
 }
 
 impl Record {
-    /// Whether the job is due. `is_over` says that a run without an end does not go on: the caller has its lock. `called` is
-    /// the server's time when a call looked first, before it waited for the lock.
+    /// Whether the job is due. `is_over` says that a run without an end does not go on: the caller has its lock. `first` is
+    /// the record as the call found it before it waited for the lock.
     pub(super) fn due(
         &self,
         schedule: Schedule,
         policy: Policy,
         is_over: bool,
-        called: Option<i64>,
+        first: Option<&Record>,
     ) -> Due {
-        let current = self.current(schedule, policy, called);
+        let current = self.current(schedule, policy, first);
         let next = match (&self.done, &self.run) {
             (Some(done), _) if done.number_in(schedule) >= current => {
                 return Due::Done(done.clone());
@@ -58,18 +58,19 @@ impl Record {
     /// The period that a call is for. A call that waited for a run is for the period of that run, also if the next period
     /// has begun meanwhile: or each of the callers of a night would run the job at once for the next one, which then skips
     /// it. Where periods are caught up, a call is for the present one, because a skip would end the caller's loop.
-    fn current(&self, schedule: Schedule, policy: Policy, called: Option<i64>) -> i64 {
+    fn current(&self, schedule: Schedule, policy: Policy, first: Option<&Record>) -> i64 {
         let current = schedule.number(self.now);
-        let (Some(called), Some((mark, end)), Missed::Skip) = (called, &self.run, policy.missed)
+        let (Some(first), Some((mark, end)), Missed::Skip) = (first, &self.run, policy.missed)
         else {
             return current;
         };
         match end {
-            End::Succeeded(at) | End::Failed(at, _) if *at > called => {
+            // Not by the time of the end, which the machine of the run has estimated.
+            End::Succeeded(_) | End::Failed(..) if self.run != first.run => {
                 current.min(mark.number_in(schedule))
             }
             // It may have died long before the call.
-            End::Running if self.noticed(mark).is_none() => current.min(schedule.number(called)),
+            End::Running if self.noticed(mark).is_none() => current.min(schedule.number(first.now)),
             _ => current,
         }
     }

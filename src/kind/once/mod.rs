@@ -256,11 +256,10 @@ impl Once {
         }
         let limit = self.wait.map_or(WaitLimit::FOR_EVER, |wait| self.handle.until(wait));
         // Most calls find the period done. They take no lock, and wait for nobody.
-        let (record, _) = self.look(|| limit.end().unwrap_or(Moment::PAST))?;
-        if let Break(undue) = self.judge(&record, None) {
+        let (first, _) = self.look(|| limit.end().unwrap_or(Moment::PAST))?;
+        if let Break(undue) = self.judge(&first, None) {
             return Ok(undue);
         }
-        let called = record.now;
         let Some(guard) = self.handle.acquire(limit)? else {
             return match self.wait {
                 None => Err(self.handle.endless_wait_error()),
@@ -270,7 +269,7 @@ impl Once {
         // Once more under the lock: another may have done the job meanwhile, and time has passed.
         let lease_end = || guard.holding().hold.lost_at();
         let (record, looked) = self.look(lease_end)?;
-        let (number, tries) = match self.judge(&record, Some(called)) {
+        let (number, tries) = match self.judge(&record, Some(&first)) {
             Continue(due) => due,
             Break(undue) => {
                 if matches!(undue, Begun::Failing { .. }) {
@@ -299,11 +298,11 @@ impl Once {
         })
     }
 
-    /// For which period a run is due, and which try it is; or that it is not due. A call that has the lock tells when it
-    /// began.
-    fn judge(&self, record: &Record, called: Option<i64>) -> ControlFlow<Begun, (i64, u32)> {
-        let has_lock = called.is_some();
-        match record.due(self.schedule, self.policy, has_lock, called) {
+    /// For which period a run is due, and which try it is; or that it is not due. A call that has the lock tells
+    /// what it found first.
+    fn judge(&self, record: &Record, first: Option<&Record>) -> ControlFlow<Begun, (i64, u32)> {
+        let has_lock = first.is_some();
+        match record.due(self.schedule, self.policy, has_lock, first) {
             Due::Now { number, tries } => Continue((number, tries)),
             Due::Done(done) => {
                 let by = done.holder(&self.handle, record.now);
