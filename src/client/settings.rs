@@ -130,7 +130,7 @@ impl Settings {
         let bounds = Bounds { reply, exchange, give_up_after, slow_wait };
         let callbacks = Callbacks { observers: self.pool.observers, ..self.callbacks };
         let engine = Engine::new(protocol, clock, bounds, callbacks);
-        engine.watch_clocks(&self.pool.clocks);
+        engine.watch_servers(&self.pool.clocks);
         if self.announce {
             engine.worker.begin_announcing();
         }

@@ -86,8 +86,8 @@ pub(crate) struct Lease {
     failing: AtomicBool,
     /// When the last request was sent whose reply confirmed the owner.
     confirmed_at: AtomicMoment,
-    /// When a message last reported its eviction, or the server's clock was found set; the past if neither was, or if Redis
-    /// has confirmed the owner since.
+    /// When a message last reported its eviction, the server's clock was found set, or the connections to the server ended;
+    /// the past if nothing of that was, or if Redis has confirmed the owner since.
     doubted_at: AtomicMoment,
     /// How many commands of holders are under way or had no reply. With any, the lease must not go to another thread
     /// (rule 17).
@@ -614,9 +614,24 @@ impl Lease {
         self.doubted_at.raise(now);
     }
 
+    /// The same if Redis has not confirmed the owner in reply to a request that was sent since this moment. Returns whether
+    /// it has not.
+    pub(crate) fn doubt_unless_confirmed(&self, since: Moment) -> bool {
+        let is_unconfirmed = self.confirmed_at.get() < since;
+        if is_unconfirmed {
+            self.doubt(since);
+        }
+        is_unconfirmed
+    }
+
     /// Whether Redis must be asked who has the lock.
     pub(crate) fn is_doubted(&self) -> bool {
         self.doubted_at.get() != Moment::PAST
+    }
+
+    /// For how long that has been so.
+    pub(crate) fn doubted_for(&self, now: Moment) -> Duration {
+        now.since(self.doubted_at.get())
     }
 
     /// Whether Redis has confirmed the owner lately, so that a thread may take the lease again without asking.

@@ -162,8 +162,13 @@ impl Engine {
     }
 
     /// Has the leases asked about that end by a clock of these which is not what it was, and the waiters ask for their
-    /// places.
-    pub(crate) fn watch_clocks(&self, clocks: &ServerClocks) {
+    /// places; and the leases of a server whose connections have ended.
+    pub(crate) fn watch_servers(&self, clocks: &ServerClocks) {
+        clocks.on_break(self.worker.on_break());
+        self.watch_clocks(clocks);
+    }
+
+    fn watch_clocks(&self, clocks: &ServerClocks) {
         // Weak: the clocks belong to the protocol, which the context has.
         let (context, slots) = (Arc::downgrade(&self.context), Arc::clone(&self.table));
         clocks.on_fault(move |fault| {

@@ -112,6 +112,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         true
     }
 
+    /// As [`Protocol::unbroken_since`](crate::protocol::Protocol::unbroken_since).
+    fn unbroken_since(&self, target: &Target) -> Moment;
+
     /// As [`Protocol::granted_after`](crate::protocol::Protocol::granted_after).
     fn granted_after(
         &self,

@@ -89,6 +89,7 @@
 //! | 58 | The same holds where the clock of a server that takes over differs from that of the one before it, and where the clocks of two servers of a client differ between which a lock can move. |
 //! | 59 | The word of an election counts while its term is the lock's, and of one term the word with the greatest number stays. Only the script that finds the leader in place writes one. Each script that makes a leader notes its term there. |
 //! | 60 | Each script that changes the leader of an election or its word publishes that, also where nobody leads any more. A message only makes an observer look; its looks follow one another, and it looks without a message, too, once in a heartbeat and at the end of the lease. |
+//! | 61 | A server whose connections have all ended may come back without its memory. So the leases there that it has not confirmed since are doubted, as after a step of its clock: when the end is noticed, and again when the first connection after it is made. A lease whose grant was sent before is doubted when it arrives. They are asked about in the order of their ends, a thousand at a time, and after the renewals that are due; and looked through for this once in a second at most. In a quorum, a lease is doubted when fewer servers than a majority were there since it was confirmed. |
 //!
 //! These rules hold across a fail-over or a slot migration as long as no write is lost, and the clocks of any two
 //! servers that may have the lock differ by no more than rule 54 says. The next server reads the end of a lease, which
@@ -306,6 +307,10 @@ pub(crate) trait Protocol: Send + Sync + fmt::Debug {
     fn is_timed_by(&self, _target: &Target, _clock: u64) -> bool {
         true
     }
+
+    /// Since when the servers of a lock were reached without a break, as far as is known: they have the memory with which
+    /// they replied to what was sent since.
+    fn unbroken_since(&self, target: &Target) -> Moment;
 
     /// A moment before which the server cannot have made this grant. Its window, counted from that
     /// moment, ends no later here than on the server. `None` if no such moment is certain (rule

@@ -546,6 +546,10 @@ impl<B: Backend> Protocol for ScriptProtocol<B> {
         self.0.is_timed_by(target, clock)
     }
 
+    fn unbroken_since(&self, target: &Target) -> Moment {
+        self.0.unbroken_since(target)
+    }
+
     fn granted_after(
         &self,
         target: &Target,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::base::id::Identity;
 use crate::base::share::PermitNumbers;
 use crate::base::sync::Arc;
+use crate::base::time::Moment;
 use crate::wire::failure::Failure;
 use crate::wire::fork_guard;
 use crate::wire::script::Call;
@@ -134,6 +135,10 @@ pub(crate) trait Publisher: Send + Sync {
     /// Notes that the subscription to the client's own channel was confirmed here, or has ended.
     fn set_listening(&self, _heard: bool) {}
 
+    /// Notes that the subscription has ended by this moment. The connections for callers may have ended with it, which
+    /// nobody sees while they are idle.
+    fn lost(&self, _at: Moment) {}
+
     /// The message that makes the waiters ask again which may have missed a message of this server
     /// alone.
     fn missed_wake(&self) -> WakeMessage {
@@ -169,6 +174,10 @@ impl Publisher for Transport {
 
     fn clock_faults(&self) -> u64 {
         self.server_clock().faults()
+    }
+
+    fn lost(&self, at: Moment) {
+        self.server_clock().note_break(at);
     }
 }
 

@@ -435,15 +435,14 @@ impl Server {
     /// let guard = client.mutex("orders:42")?.lock()?;
     /// server.restart();
     /// assert!(server.keys().is_empty());
-    /// // The next renewal notices.
+    /// // The client does not listen, so its next renewal notices.
     /// server.advance(Duration::from_secs(10));
     /// assert_eq!(guard.loss().unwrap().cause(), LossCause::Deleted);
     /// # Ok(())
     /// # }
     /// ```
     pub fn restart(&self) {
-        self.flush();
-        self.inner.disconnect(None);
+        self.inner.restart();
     }
 
     /// The keys that the server has now.
@@ -463,6 +462,12 @@ impl Server {
     /// ```
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.inner.keys()
+    }
+
+    /// Closes all connections of its clients, and forgets nothing.
+    #[cfg(test)]
+    pub(crate) fn break_connections(&self) {
+        self.inner.break_connections();
     }
 
     /// Sets the server's clock forward, or back if `by` is below zero, by microseconds. Its clients do not notice that by

@@ -26,6 +26,7 @@
 //! | `semaphore` | how long a limit is remembered, and what refusals heal and ask for |
 //! | `skew` | clocks of servers that may differ |
 //! | `clock` | a server's clock that is set |
+//! | `restart` | a server that closes all connections, and may have lost its memory |
 //! | `outside` | bytes that come from outside |
 //! | `schedule` | the schedules of the threads, explored under a model checker (`.ci/schedule`) |
 
@@ -47,6 +48,7 @@ mod outside;
 mod owned;
 mod reentry;
 mod renewal;
+mod restart;
 mod rw_lock;
 #[cfg(leasehold_shuttle)]
 mod schedule;

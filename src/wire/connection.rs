@@ -194,15 +194,31 @@ impl Connection {
     /// Whether the server has closed it while it was idle: a time-out of the server or of a balancer, a
     /// restart, `CLIENT KILL`. Costs no round trip; a connection that was used lately is not looked at.
     pub(crate) fn has_died(&mut self, now: Moment) -> bool {
+        if now.since(self.replied) < IDLE {
+            return false;
+        }
+        self.look(now)
+    }
+
+    /// The same however lately it was used.
+    pub(crate) fn look(&mut self, now: Moment) -> bool {
         // Nothing is due on it, so whatever has arrived is its end, or an announcement of that. Over
         // TLS too: there the end begins with a record.
-        if now.since(self.replied) < IDLE || !self.inner.is_readable(Duration::ZERO) {
+        if !self.inner.is_readable(Duration::ZERO) {
             return false;
         }
         self.poisoned = true;
-        // The others have likely died with it.
-        self.common.outdate(self.generation);
+        self.note_end(now);
         true
+    }
+
+    /// The server has closed it: the others have likely ended with it, and what the server had in its memory, too.
+    fn note_end(&self, now: Moment) {
+        if self.common.outdate(self.generation)
+            && let Some(clock) = &self.server_clock
+        {
+            clock.note_break(now);
+        }
     }
 
     /// Ends the handshake. From now on a failure of this connection says something about the
@@ -435,7 +451,7 @@ impl Connection {
         if !error.is_timeout() {
             // A server that closes a newcomer's connection may be full, and serve the others well.
             if self.is_in_use {
-                self.common.outdate(self.generation);
+                self.note_end(self.clock.now());
             }
         } else if !self.is_excused {
             // A time-out is the server's silence however late this thread is, because `receive` has

@@ -9,16 +9,29 @@
 //! known to all.
 
 use crate::base::sync::{Arc, AtomicU64, Ordering};
+use crate::base::time::{AtomicMoment, Moment};
 
 /// Counts the epochs of one server, and the connections to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Epochs(Arc<Counts>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
     epochs: AtomicU64,
     /// Counted because a new connection may lead to another server than the earlier ones.
     connections: AtomicU64,
+    /// When its connections last ended, as far as is known, or the first one after that was made; the past before that.
+    unbroken_since: AtomicMoment,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            epochs: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            unbroken_since: AtomicMoment::new(Moment::PAST),
+        }
+    }
 }
 
 /// A period during which the server is in one place.
@@ -44,6 +57,17 @@ impl Epochs {
     /// Begins another epoch, because the server has moved.
     pub(crate) fn advance(&self) {
         self.0.epochs.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Since when the server was reached without a break: it is the one, with its memory, that replied to what was sent
+    /// since.
+    pub(crate) fn unbroken_since(&self) -> Moment {
+        self.0.unbroken_since.get()
+    }
+
+    /// Notes a break at this moment.
+    pub(super) fn note_break(&self, at: Moment) {
+        self.0.unbroken_since.raise(at);
     }
 }
 

@@ -58,13 +58,13 @@ impl ConnectionHealth {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Outdates the connections of this generation, unless that was done before.
-    pub(crate) fn outdate(&self, generation: u64) {
+    /// Outdates the connections of this generation, unless that was done before. Returns whether it did.
+    pub(crate) fn outdate(&self, generation: u64) -> bool {
         // Not `fetch_add`: when a server restarts, each of its connections reports that it was
         // closed, one after the other. Only the first may begin a generation. The second would
         // outdate connections that were made since, and a busy pool would throw healthy ones away.
         let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
-        let _ = self.generation.compare_exchange(generation, generation + 1, success, failure);
+        self.generation.compare_exchange(generation, generation + 1, success, failure).is_ok()
     }
 
     /// What has happened to connections until now.
@@ -95,6 +95,11 @@ impl ConnectionHealth {
         if now.since(sent) >= MEANINGFUL.min(self.limit.span / 2) {
             self.unanswered.fetch_max(sent.as_nanos(), Ordering::SeqCst);
         }
+    }
+
+    /// Whether no reply has come on any connection since the last request was sent that had none in time.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.covers(Moment::from_nanos(self.replied.load(Ordering::Relaxed)))
     }
 
     /// Whether a connection is likely dead whose last reply came at `replied`.
@@ -136,6 +141,9 @@ mod tests {
         silence.note_silence(sent, sent.after(second));
         assert!(silence.covers(sent.before(second)));
         assert!(!silence.covers(sent.after(second / 2)));
+        assert!(silence.is_silent());
+        silence.note_reply(sent.after(second / 2));
+        assert!(!silence.is_silent());
         // An older request that ends later says nothing new.
         silence.note_silence(sent.before(second * 2), sent.after(second * 2));
         assert!(silence.covers(sent.before(second)));

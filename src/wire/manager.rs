@@ -33,8 +33,8 @@ pub(crate) struct Manager {
     common: Arc<ConnectionHealth>,
     attempts: ConnectAttempts,
     observers: Observers,
-    /// What had happened to the connections when the last one was made; `None` before the first.
-    incidents: Mutex<Option<Incidents>>,
+    /// The epoch, and what had happened to the connections, when the last one was made; `None` before the first.
+    incidents: Mutex<Option<(u64, Incidents)>>,
     /// The server that a connection is being made to, once it is known.
     connecting: Mutex<Option<String>>,
     /// The epoch and the incidents at which a server that hides its version was last shown to be new enough.
@@ -105,7 +105,7 @@ impl Manager {
 
     /// Outdates all connections made so far.
     pub(crate) fn outdate_all(&self) {
-        self.common.outdate(self.common.generation());
+        _ = self.common.outdate(self.common.generation());
     }
 
     /// Begins another epoch, which outdates all connections and subscriptions: the master has
@@ -220,7 +220,37 @@ impl Manager {
         *self.connecting.lock() = None;
         let (endpoint, epoch) = self.locate(Duration::MAX, false)?;
         *self.connecting.lock() = Some(endpoint::address(&endpoint));
-        self.open_at(&endpoint, epoch).inspect_err(|_| self.suspect())
+        // Before its own replies.
+        let is_silent = self.common.is_silent();
+        let connection = self.open_at(&endpoint, epoch).inspect_err(|_| self.suspect())?;
+        self.note_made(&connection, is_silent);
+        Ok(connection)
+    }
+
+    /// Notes a connection that was made. Before it, no other connection of the server may have had a reply since a request
+    /// that `is_silent`.
+    fn note_made(&self, connection: &Connection, is_silent: bool) {
+        let epoch = self.server_clock.epochs().number();
+        let incidents = self.common.incidents();
+        let Some(before) = self.incidents.lock().replace((epoch, incidents)) else { return };
+        let (epoch_before, (generation_before, _)) = before;
+        let (generation, _) = incidents;
+        // This manager has a reference, and each connection.
+        let is_alone = Arc::strong_count(&self.common) <= 2;
+        // No connection is left that was there before. The server may be another one, or have lost its memory: a machine
+        // that lost its power closes nothing.
+        if (epoch, generation) != (epoch_before, generation_before)
+            || is_silent && before.1 != incidents
+            || is_alone
+        {
+            self.server_clock.note_break(connection.times().0);
+        }
+        // The first one after an incident stands for all. This thread connects for everybody, so it is not held up.
+        if before.1 != incidents {
+            let server = self.address();
+            self.observers
+                .tell_aside(move |observer| observer.reconnected(&Reconnected { server: &server }));
+        }
     }
 
     fn open_at(&self, to: &Endpoint, epoch: Epoch) -> Result<Connection, RedisError> {
@@ -265,14 +295,6 @@ impl Manager {
         // Only from here on does a lost connection outdate the others. A server that is full closes
         // each newcomer during its first commands, and serves its old connections well.
         connection.hand_out();
-        let incidents = self.common.incidents();
-        let before = self.incidents.lock().replace(incidents);
-        // The first one after an incident stands for all. This thread connects for everybody, so it is not held up.
-        if before.is_some_and(|before| before != incidents) {
-            let server = self.address();
-            self.observers
-                .tell_aside(move |observer| observer.reconnected(&Reconnected { server: &server }));
-        }
         Ok(connection)
     }
 

@@ -111,6 +111,13 @@ impl ServerClock {
         &self.epochs
     }
 
+    /// The connections to the server have ended by this moment, or those before this one have: what it had before may be
+    /// gone. Its client learns of it.
+    pub(crate) fn note_break(&self, at: Moment) {
+        self.epochs.note_break(at);
+        self.clocks.tell_break();
+    }
+
     /// A connection leads to this address.
     pub(crate) fn set_address(&self, address: Arc<str>) {
         *self.address.lock() = address;

@@ -1,6 +1,6 @@
 //! The connections to one server: those of callers, and that of the worker.
 
-use crate::base::sync::Arc;
+use crate::base::sync::{Arc, AtomicBool, Ordering};
 use crate::base::time::{Clock, Moment};
 use crate::wire::batcher::Batcher;
 use crate::wire::connection::{Connection, Reply};
@@ -22,6 +22,8 @@ pub(crate) struct Transport {
     pool: Pool,
     batcher: Batcher,
     worker: Arc<WorkerConnection>,
+    /// Whether the worker had a connection of its own when it last looked.
+    had_worker: AtomicBool,
     manager: Arc<Manager>,
 }
 
@@ -39,6 +41,7 @@ impl Transport {
         Transport {
             batcher: Batcher::new(Arc::clone(&clock), settings.max_size),
             worker: WorkerConnection::new(&manager, settings, &connector),
+            had_worker: AtomicBool::new(false),
             pool: Pool::new(&manager, settings, connector),
             manager,
         }
@@ -64,7 +67,15 @@ impl Transport {
 
     /// Keeps the worker's connection until this moment. Returns whether it exists.
     pub(crate) fn keep_worker_connection(&self, until: Moment) -> bool {
-        self.worker.keep(until)
+        let has_worker = self.worker.keep(until);
+        // Relaxed: the worker alone comes here.
+        let had_worker = self.had_worker.swap(has_worker, Ordering::Relaxed);
+        // Those of callers are looked at until it has one that was made before: a new one would lead to a server that
+        // has come back meanwhile, and show nothing of that.
+        if !has_worker || !had_worker {
+            self.pool.look();
+        }
+        has_worker
     }
 
     /// Orders the worker's connection if there is none, without waiting for it.

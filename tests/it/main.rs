@@ -56,6 +56,7 @@ mod release;
 mod release_for;
 mod renewal;
 mod replica;
+mod restart;
 mod rw_lock;
 mod semaphore;
 mod sentinel;

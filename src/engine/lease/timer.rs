@@ -8,7 +8,7 @@
 //! | `NoteSilence` | at the end of a lease that has a tail | never |
 //! | `EndUsage` | when `max_hold` ends the first of its holds | when the linger is over; up to a quarter of it later, if a thread has taken it again since the last look |
 //! | `Renew` | after a third of the lease, of a claim after 200 ms | two thirds of a heartbeat after it was last confirmed, if a thread has taken it again since the last look; then also after a third of the lease |
-//! | `Ask` | at once, if the last change of a read-write lock had no reply, an eviction was reported, or the server's clock was set | never |
+//! | `Ask` | at once, if the last change of a read-write lock had no reply, or the lease is doubted; the worker asks about so many doubted ones at a time | never |
 //! | `Announce` | when it was held for a second, and every twenty | never |
 //!
 //! A count of reentries that Redis does not show is shown soon: the thread that changes it asks the worker to come.

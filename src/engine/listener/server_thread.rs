@@ -223,6 +223,7 @@ impl ServerThread {
         let now = self.shared.clock.now();
         if was_listening {
             outage.begin(now);
+            self.publisher.lost(now);
         }
         // A connection often fails because the servers have changed. This thread may be the only one left
         // to see that.

@@ -307,14 +307,25 @@ impl Slot {
     /// The acquirer has the lease now, and the worker watches it. Returns false if the client is closing: then
     /// it has not.
     pub(crate) fn granted(self: &Arc<Slot>, hold: &Arc<Hold>, waiters: u32) -> bool {
-        self.transition(|state, step| {
+        let is_granted = self.transition(|state, step| {
             let is_granted = state.granted(hold, waiters, step);
             // The thread that closes may not have come to this slot yet, and the wait is over when it does.
             if !is_granted && state.cancel_acquirer(step) {
                 self.context.closing.note_refused();
             }
             is_granted
-        })
+        });
+        self.doubt_if_broken(&hold.lease, is_granted);
+        is_granted
+    }
+
+    /// Doubts a lease that was granted, if the connections to the server have ended since its request was sent.
+    fn doubt_if_broken(self: &Arc<Slot>, lease: &Arc<Lease>, is_granted: bool) {
+        // The worker has the lease by now: it finds this one when it looks through all, or the break is known here.
+        let since = self.context.protocol.unbroken_since(&self.target);
+        if is_granted && lease.doubt_unless_confirmed(since) {
+            self.watch(lease);
+        }
     }
 
     /// The acquirer asks for the first time: returns the attempts of other threads that travel along, by number, with
@@ -335,7 +346,10 @@ impl Slot {
         number: u64,
         waiters: u32,
     ) -> bool {
-        self.transition(|state, step| state.granted_along(hold, number, waiters, step))
+        let is_granted =
+            self.transition(|state, step| state.granted_along(hold, number, waiters, step));
+        self.doubt_if_broken(&hold.lease, is_granted);
+        is_granted
     }
 
     /// No other thread's attempt travels along any more. `is_silent` says that the request had no reply.

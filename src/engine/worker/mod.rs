@@ -13,6 +13,10 @@
 //! more busy threads than processors a yield lasts for tens of milliseconds, and 64 looks of several yields each were
 //! longer than a lease.
 //!
+//! A lease that is doubted is asked about: after a message that it was evicted, after a step of the server's clock, and after
+//! the connections to the server have ended, because it may have come back without its memory. There may be a lease for each
+//! of 100,000 locks, so a turn asks about a thousand at most, when its renewals are done.
+//!
 //! In each turn everything that is due goes out as one pipeline. A lease whose end is much nearer than
 //! that of the others goes before them, in a pipeline of its own. A turn takes what is due when it
 //! begins, so that others cannot make it longer, and only some of the releases, so that renewals do not
@@ -101,6 +105,12 @@ impl Worker {
     /// Makes it announce them from now on.
     pub(crate) fn begin_announcing(&self) {
         self.task_queue.announces.store(true, Ordering::Relaxed);
+    }
+
+    /// What the servers call when the connections to one of them have ended: the worker asks about the leases there.
+    pub(crate) fn on_break(&self) -> impl Fn() + Send + Sync + 'static {
+        let (task_queue, clock) = (Arc::clone(&self.task_queue), Arc::clone(&self.clock));
+        move || task_queue.note_break(clock.now())
     }
 
     /// Makes the worker come to a lease by a moment. Returns whether the caller must call

@@ -15,7 +15,7 @@ use crate::engine::worker::report::Report;
 use crate::engine::worker::scheduled_task::{ScheduledTask, TimedTask, Watched, WatchedSlot};
 use crate::engine::worker::task_queue::TaskQueue;
 use crate::engine::worker::worker_request::{
-    LONGEST_RETRY, LeaseNeed, Next, SHORTEST_RETRY, WorkerRequest,
+    LONGEST_RETRY, LeaseNeed, Next, SHORTEST_RETRY, WorkerRequest, ask_again_at,
 };
 use crate::observe::observers::Observers;
 use crate::observe::{ConfirmedAgain, Exchange, Renewed, Unconfirmed};
@@ -39,8 +39,9 @@ pub(super) const MAX_ANNOUNCED_BYTES: usize = 1 << 18;
 pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(20);
 /// One second in which announcements are made together.
 pub(crate) const ANNOUNCE_TICK: Duration = Duration::from_secs(1);
-/// While Redis is silent, an announcement holds up the next check for the time of a reply divided by this.
-const ANNOUNCEMENT_SHARE: u32 = 10;
+/// While Redis is silent, an announcement, or what asks about doubted leases, holds up the next check for the time of a reply
+/// divided by this.
+const BRIEF_SHARE: u32 = 10;
 /// After an announcement without a reply none is sent for this long. The connection is lost with it, and
 /// renewals use the same one: while the server is slow they must not lose it each second.
 const ANNOUNCEMENT_REST: Duration = Duration::from_secs(20);
@@ -122,6 +123,7 @@ impl Runner {
     /// Does what is due, and sleeps until the next task. Returns whether to go on.
     pub(super) fn run_due(&mut self) -> bool {
         let now = self.clock.now();
+        self.sift(now);
         // One reading of the clock for the whole turn: a task that becomes due while the turn runs waits
         // for the next, or a busy client could keep this one from ever ending.
         self.task_queue.take(now, &mut self.in_progress);
@@ -130,6 +132,17 @@ impl Runner {
         self.in_progress.clear();
         std::mem::take(&mut self.report).log(self.clock.now());
         self.sleep()
+    }
+
+    /// Doubts the leases that their servers have not confirmed since a break of the connections.
+    fn sift(&self, now: Moment) {
+        for (lease, slot) in self.task_queue.begin_sifting(now) {
+            let since = self.protocol.unbroken_since(&lease.value.target);
+            // One that lingers is asked about by nobody, and no thread takes it again.
+            if lease.doubt_unless_confirmed(since) && lease.is_held() {
+                self.task_queue.ask(&lease, slot);
+            }
+        }
     }
 
     fn sleep(&mut self) -> bool {
@@ -198,7 +211,13 @@ impl Runner {
                         {
                             ended.push(watched.clone());
                         }
-                        requests.extend(request(&watched, now, *was_retaken));
+                        match need(&watched.lease, now, *was_retaken) {
+                            // With the others, which are sent in the order of their ends.
+                            Some(LeaseNeed::Ask) => {
+                                self.task_queue.ask(&watched.lease, Weak::clone(slot));
+                            }
+                            need => requests.extend(need.and_then(|it| request(&watched, it))),
+                        }
                         let put_off = announcements.look(&watched, now);
                         again.extend(put_off.map(|due| (watched.clone(), due)));
                     });
@@ -232,34 +251,76 @@ impl Runner {
         if !requests.is_empty() {
             // Read again, as after the exchange: this thread may have had no processor since.
             let replies = self.ask(requests, self.clock.now());
-            // Read again: the exchange may have taken longer than a lease has left, and a loss must be
-            // noticed.
-            let now = self.clock.now();
-            for (request, reply) in replies {
-                let repeated = request.repeated_at(now.after(LONGEST_RETRY));
-                let report = &mut self.report;
-                let next =
-                    catch_panic(PART, || request.handle_reply(reply, now, &*self.protocol, report))
-                        // The reply is lost with the panic, so the request is repeated.
-                        .unwrap_or(repeated);
-                match next {
-                    Next::Nothing => {}
-                    Next::Look(watched, due) => {
-                        let observers = &self.callbacks.observers;
-                        tell_silence(&watched.lease, now, observers, &mut self.report);
-                        self.look_after(&watched, now, due);
-                    }
-                    Next::End(watched) => ended.push(watched),
-                    Next::Released(task) => self.task_queue.release_done(&task),
-                    Next::Again(task) => self.put([task]),
-                }
-            }
+            ended.extend(self.handle(replies));
         }
         self.end(ended);
+        self.ask_about_doubted();
         // Last: nobody waits for it, and the renewals of this turn must not.
         if !announcements.targets.is_empty() {
             self.announce(&announcements.targets);
         }
+    }
+
+    /// Deals with replies. Returns the leases that were found lost.
+    fn handle(&mut self, replies: Vec<Replied>) -> Vec<Watched> {
+        // Read again: the exchange may have taken longer than a lease has left, and a loss must be
+        // noticed.
+        let now = self.clock.now();
+        let mut ended = Vec::new();
+        for (request, reply) in replies {
+            let repeated = request.repeated_at(now.after(LONGEST_RETRY));
+            let report = &mut self.report;
+            let next =
+                catch_panic(PART, || request.handle_reply(reply, now, &*self.protocol, report))
+                    // The reply is lost with the panic, so the request is repeated.
+                    .unwrap_or(repeated);
+            match next {
+                Next::Nothing => {}
+                Next::Look(watched, due) => {
+                    let observers = &self.callbacks.observers;
+                    tell_silence(&watched.lease, now, observers, &mut self.report);
+                    self.look_after(&watched, now, due);
+                }
+                Next::End(watched) => ended.push(watched),
+                Next::Released(task) => self.task_queue.release_done(&task),
+                Next::Again(task) => self.put([task]),
+            }
+        }
+        ended
+    }
+
+    /// Asks about leases that are doubted, those that end first.
+    fn ask_about_doubted(&mut self) {
+        let now = self.clock.now();
+        let (mut requests, mut again) = (Vec::new(), Moment::FAR);
+        for (lease, slot) in self.task_queue.take_asks(now) {
+            let Some(lease) = lease.upgrade() else { continue };
+            // A renewal may have shown that it is there.
+            if need(&lease, now, false) != Some(LeaseNeed::Ask) {
+                continue;
+            }
+            let (of, to) = (Arc::downgrade(&lease), Weak::clone(&slot));
+            self.in_progress.push(ScheduledTask::Look(of, to, false));
+            again = again.min(ask_again_at(&lease, now));
+            let request = request(&Watched { lease, slot }, LeaseNeed::Ask);
+            requests.extend(request.map(|request| (Moment::FAR, request)));
+        }
+        if requests.is_empty() {
+            return;
+        }
+        let mut replies = Vec::with_capacity(requests.len());
+        _ = self.send(requests, self.brief_deadline(now), now, &mut replies);
+        if replies.iter().all(|(_, reply)| reply.is_err()) {
+            self.task_queue.rest_asks(again);
+        }
+        let ended = self.handle(replies);
+        self.end(ended);
+    }
+
+    /// The deadline of an exchange for which nothing that is due soon must wait for long.
+    fn brief_deadline(&self, now: Moment) -> Moment {
+        let until_next = self.task_queue.next_due().since(now);
+        now.after(until_next.clamp(self.exchange / BRIEF_SHARE, self.exchange))
     }
 
     /// Looks at a lease again at this moment, or at the first of its own after `now`. One that is over needs no look.
@@ -301,9 +362,8 @@ impl Runner {
         if now < self.announces_from {
             return;
         }
-        let until_next = self.task_queue.next_due().since(now);
-        let most = until_next.clamp(self.exchange / ANNOUNCEMENT_SHARE, self.exchange);
-        let announce = |it: &dyn ServerProtocol| it.announce(targets, now.after(most));
+        let deadline = self.brief_deadline(now);
+        let announce = |it: &dyn ServerProtocol| it.announce(targets, deadline);
         let Err(failure) = self.protocol.server().and_then(announce) else { return };
         if failure.is_denied() || failure.is_wrong_type() {
             self.task_queue.announces.store(false, Ordering::Relaxed);
@@ -337,29 +397,11 @@ impl Runner {
                 requests.partition_point(|&(end, _)| timeout(end) <= most * MAX_TIMEOUT_RATIO);
 
             let others = requests.split_off(alike);
-            let lease_requests: Vec<LeaseRequest<'_>> =
-                requests.iter().map(|(_, request)| request.request()).collect();
             // Bounded by the first lease of the group, which has the least time. A group after a failure
             // gets a short time at least, or it would not be sent at all.
             let deadline = now.after(most).min(missed.max(now.after(SHORTEST_RETRY)));
 
-            let outcomes = self.protocol.run(&lease_requests, deadline);
-            self.tell(&outcomes, requests.iter().map(|(_, request)| request.is_renewal()), now);
-            for ((end, request), outcome) in requests.into_iter().zip(outcomes) {
-                if outcome.is_err() {
-                    missed = missed.min(end);
-                }
-                // A refusal has no time of sending. It was sent now or later, and the earlier moment is
-                // the safe one.
-                let refused = |failure| {
-                    Ok(OwnershipReply {
-                        ownership: taken_by_wrong_type(failure)?,
-                        sent: now,
-                        waiters: None,
-                    })
-                };
-                replies.push((request, outcome.or_else(refused)));
-            }
+            missed = missed.min(self.send(requests, deadline, now, &mut replies));
 
             requests = others;
             if !requests.is_empty() {
@@ -367,6 +409,38 @@ impl Runner {
             }
         }
         replies
+    }
+
+    /// Sends requests as one pipeline, each with the end of its lease, and adds the replies. Returns the first end of those
+    /// that failed.
+    fn send(
+        &self,
+        requests: Vec<(Moment, WorkerRequest)>,
+        deadline: Moment,
+        now: Moment,
+        replies: &mut Vec<Replied>,
+    ) -> Moment {
+        let lease_requests: Vec<LeaseRequest<'_>> =
+            requests.iter().map(|(_, request)| request.request()).collect();
+        let outcomes = self.protocol.run(&lease_requests, deadline);
+        self.tell(&outcomes, requests.iter().map(|(_, request)| request.is_renewal()), now);
+        let mut missed = Moment::FAR;
+        for ((end, request), outcome) in requests.into_iter().zip(outcomes) {
+            if outcome.is_err() {
+                missed = missed.min(end);
+            }
+            // A refusal has no time of sending. It was sent now or later, and the earlier moment is
+            // the safe one.
+            let refused = |failure| {
+                Ok(OwnershipReply {
+                    ownership: taken_by_wrong_type(failure)?,
+                    sent: now,
+                    waiters: None,
+                })
+            };
+            replies.push((request, outcome.or_else(refused)));
+        }
+        missed
     }
 
     /// How long the renewal of a lease with this end waits for its reply.
@@ -503,9 +577,8 @@ fn tell_silence(lease: &Lease, now: Moment, observers: &Observers, report: &mut 
 }
 
 /// The request that a lease needs.
-fn request(watched: &Watched, now: Moment, was_retaken: bool) -> Option<WorkerRequest> {
+fn request(watched: &Watched, need: LeaseNeed) -> Option<WorkerRequest> {
     let lease = &watched.lease;
-    let need = need(lease, now, was_retaken)?;
     // Counted before its end is looked at. The other way round, it could be found lost in between, with nothing under
     // way, and what a renewal leaves of it in Redis would not be removed.
     let _under_way = lease.renewal();
@@ -526,7 +599,8 @@ pub(super) fn need(lease: &Lease, now: Moment, was_retaken: bool) -> Option<Leas
     }
     match lease.open_change() {
         Some(change) => Some(LeaseNeed::Change(change)),
-        None => (lease.count.is_unshown() || lease.is_doubted()).then_some(LeaseNeed::Show),
+        None if lease.is_doubted() => Some(LeaseNeed::Ask),
+        None => lease.count.is_unshown().then_some(LeaseNeed::Show),
     }
 }
 

@@ -3,6 +3,7 @@
 //! | part | one entry for each | leaves when |
 //! | --- | --- | --- |
 //! | looks | lease, held or lingering; slot in which threads wait for long | the lease is released or lost, or the worker takes it |
+//! | asks | lease that is doubted and held, by its end: those that end first are asked about first | the lease is released or lost, or the worker takes it |
 //! | releases | owner's value that must be removed from Redis | the worker takes it |
 //! | notifications | loss; request to let go, up to a limit | the worker takes it |
 //!
@@ -23,6 +24,11 @@ use crate::engine::worker::scheduled_task::{ScheduledTask, WatchedSlot};
 use crate::engine::worker::timers::Timers;
 use crate::protocol::target::Target;
 
+/// The most leases that are asked about in one turn because they are doubted: renewals do not wait for more of them.
+pub(super) const MAX_ASKED: usize = 1_000;
+/// Leases are looked through after a break of the connections no sooner than this after the last time: a server that comes
+/// and goes must not have each asked about all the time.
+pub(super) const BREAK_TICK: Duration = Duration::from_secs(1);
 /// The most releases in one turn: renewals do not wait for more of them.
 pub(super) const MAX_RELEASES_PER_RUN: usize = 256;
 /// The most release requests of others that wait for the user's callback. Others may send any number.
@@ -46,6 +52,14 @@ pub(super) struct TaskQueue {
 struct State {
     /// Keyed by the address of the lease or the slot. The weak reference keeps its memory, so no other gets the address.
     looks: Timers<usize, ScheduledTask>,
+    /// Keyed in the same way. Each is due at the end of its lease, which only orders them.
+    asks: Timers<usize, (Weak<Lease>, Weak<dyn WatchedSlot>)>,
+    /// No lease is asked about before this, because the last ones had no reply.
+    asks_from: Moment,
+    /// When all leases are looked through, because the connections to a server have ended; [`Moment::FAR`] if they have
+    /// not. And when that was done last.
+    sift_at: Moment,
+    sifted_at: Moment,
     /// Keyed by the address of the owner's value, like those below.
     releases: Timers<usize, Arc<Removal>>,
     notifications: Timers<u64, Notification>,
@@ -72,7 +86,9 @@ struct State {
 
 impl State {
     fn next(&self) -> Moment {
-        self.looks.next().min(self.releases.next()).min(self.notifications.next())
+        let asks = if self.asks.is_empty() { Moment::FAR } else { self.asks_from };
+        let others = self.looks.next().min(self.releases.next()).min(self.notifications.next());
+        others.min(asks).min(self.sift_at)
     }
 
     fn release_in_background(&mut self, due: Moment, task: Arc<Removal>) -> bool {
@@ -113,6 +129,10 @@ impl TaskQueue {
     pub(super) fn new() -> TaskQueue {
         let state = State {
             looks: Timers::new(),
+            asks: Timers::new(),
+            asks_from: Moment::PAST,
+            sift_at: Moment::FAR,
+            sifted_at: Moment::PAST,
             releases: Timers::new(),
             notifications: Timers::new(),
             last_notification: 0,
@@ -166,9 +186,56 @@ impl TaskQueue {
     }
 
     fn forget_at(&self, place: usize) {
-        let forgotten = self.state.lock().looks.remove(&place);
+        let mut state = self.state.lock();
+        let forgotten = (state.looks.remove(&place), state.asks.remove(&place));
+        drop(state);
         // After the lock: it may be the last weak reference, and frees the memory.
         drop(forgotten);
+    }
+
+    /// The connections to a server have ended: the worker looks through all leases, and asks about those that the server
+    /// has not confirmed since.
+    pub(super) fn note_break(&self, now: Moment) {
+        let mut state = self.state.lock();
+        let due = state.sifted_at.after(BREAK_TICK).max(now);
+        state.sift_at = state.sift_at.min(due);
+        let wakes = state.sleeps_past(state.sift_at);
+        drop(state);
+        if wakes {
+            self.rouse();
+        }
+    }
+
+    /// Returns all leases that the worker comes to, if they are to be looked through by now.
+    pub(super) fn begin_sifting(&self, now: Moment) -> Vec<(Arc<Lease>, Weak<dyn WatchedSlot>)> {
+        let mut state = self.state.lock();
+        if now < state.sift_at {
+            return Vec::new();
+        }
+        (state.sift_at, state.sifted_at) = (Moment::FAR, now);
+        let leases = state.looks.values().filter_map(|task| match task {
+            ScheduledTask::Look(lease, slot, _) => Some((lease.upgrade()?, Weak::clone(slot))),
+            _ => None,
+        });
+        leases.collect()
+    }
+
+    /// Has a lease asked about, after those that end earlier.
+    pub(super) fn ask(&self, lease: &Arc<Lease>, slot: Weak<dyn WatchedSlot>) {
+        let (place, end) = (Arc::as_ptr(lease) as usize, lease.lost_at());
+        self.state.lock().asks.put(place, end, (Arc::downgrade(lease), slot));
+    }
+
+    /// Takes the leases that are asked about in this turn: as many as may be, those that end first.
+    pub(super) fn take_asks(&self, now: Moment) -> Vec<(Weak<Lease>, Weak<dyn WatchedSlot>)> {
+        let State { asks, asks_from, .. } = &mut *self.state.lock();
+        let most = if *asks_from <= now { MAX_ASKED } else { 0 };
+        iter::from_fn(|| asks.pop(Moment::FAR)).take(most).map(|(_, ask)| ask).collect()
+    }
+
+    /// Asks about no lease before this.
+    pub(super) fn rest_asks(&self, until: Moment) {
+        self.state.lock().asks_from = until;
     }
 
     /// Adds a pending release. Returns whether the caller must wake the worker.
@@ -350,6 +417,8 @@ impl TaskQueue {
     pub(super) fn close(&self) -> Moment {
         let mut state = self.state.lock();
         state.looks.clear();
+        state.asks.clear();
+        state.sift_at = Moment::FAR;
         state.next()
     }
 

@@ -10,7 +10,9 @@ use super::runner::{
     ANNOUNCE_EVERY, ANNOUNCE_TICK, MAX_ANNOUNCED, MAX_ANNOUNCED_BYTES, Runner, need,
 };
 use super::scheduled_task::{ScheduledTask, Watched};
-use super::task_queue::{IDLE_AFTER, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue};
+use super::task_queue::{
+    BREAK_TICK, IDLE_AFTER, MAX_ASKED, MAX_RELEASE_REQUESTS, MAX_RELEASES_PER_RUN, TaskQueue,
+};
 use super::worker_request::{LeaseNeed, Next, WorkerRequest};
 use super::{Removal, WatchedSlot, Worker};
 use crate::base::id::Identity;
@@ -89,6 +91,47 @@ fn a_turn_takes_all_leases_and_some_pending_releases() {
     task_queue.take(now, &mut in_progress);
     let looks = in_progress.iter().filter(|task| matches!(task, ScheduledTask::Look(..))).count();
     assert_eq!((looks, in_progress.len()), (500, 500 + MAX_RELEASES_PER_RUN));
+}
+
+#[test]
+fn a_turn_asks_about_a_thousand_leases_those_that_end_first() {
+    let (slot, leases, now) = leases(MAX_ASKED as u32 + 1);
+    let task_queue = TaskQueue::new();
+    let ask = |lease| task_queue.ask(lease, Arc::<Slot>::downgrade(&slot));
+    let [last, others @ ..] = leases.as_slice() else { unreachable!() };
+    last.lengthen(now, HOUR);
+    ask(last);
+    others.iter().chain(others).for_each(ask);
+    let rest = now.after(SECOND);
+    task_queue.rest_asks(rest);
+    assert!(task_queue.take_asks(now).is_empty());
+    assert_eq!(task_queue.sleep(now), rest);
+    assert_eq!(task_queue.take_asks(rest).len(), MAX_ASKED);
+    assert!(
+        matches!(task_queue.take_asks(rest).as_slice(), [(lease, _)] if lease.as_ptr() == Arc::as_ptr(last))
+    );
+    // One that is released needs no reply.
+    ask(last);
+    task_queue.forget(last);
+    assert!(task_queue.take_asks(rest).is_empty());
+    assert_eq!(task_queue.sleep(rest), Moment::FAR);
+}
+
+#[test]
+fn leases_are_looked_through_once_in_a_second_after_a_break() {
+    let (slot, leases, now) = leases(2);
+    let task_queue = TaskQueue::new();
+    leases.iter().for_each(|lease| _ = watch(&task_queue, lease, &slot, now.after(HOUR)));
+    assert!(task_queue.begin_sifting(now).is_empty(), "nothing has ended");
+    task_queue.note_break(now);
+    assert_eq!(task_queue.sleep(now), now);
+    assert_eq!(task_queue.begin_sifting(now).len(), 2);
+    task_queue.note_break(now.after(SECOND / 4));
+    task_queue.note_break(now.after(SECOND / 2));
+    assert!(task_queue.begin_sifting(now.after(SECOND / 2)).is_empty());
+    assert_eq!(task_queue.sleep(now.after(SECOND / 2)), now.after(BREAK_TICK));
+    assert_eq!(task_queue.begin_sifting(now.after(BREAK_TICK)).len(), 2);
+    assert!(task_queue.begin_sifting(now.after(HOUR)).is_empty(), "it was done");
 }
 
 #[test]

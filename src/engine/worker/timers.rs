@@ -22,6 +22,14 @@ impl<K: Clone + Eq + Hash + Ord, V> Timers<K, V> {
         self.queue.len()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.queue.values()
+    }
+
     pub(super) fn contains(&self, key: &K) -> bool {
         self.due.contains_key(key)
     }

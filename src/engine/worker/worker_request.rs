@@ -38,8 +38,10 @@ pub(super) enum WorkerRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseNeed {
     Renew,
-    /// Show the count of reentries, or ask whether a lease that is doubted is still there.
+    /// Show the count of reentries.
     Show,
+    /// Ask whether a lease that is doubted is still there.
+    Ask,
     Change(Change),
 }
 
@@ -69,14 +71,12 @@ impl WorkerRequest {
                             LeaseCommand::RenewOrYield { ttl, tail, is_silent }
                         }
                     },
-                    LeaseNeed::Show => {
-                        // One in doubt may end earlier there than its holder believes, as after a step of the server's
-                        // clock. It is made as long as that, and no longer.
+                    LeaseNeed::Show => LeaseCommand::Renew { ttl: MIN_RENEWAL, count: count() },
+                    LeaseNeed::Ask => {
+                        // It may end earlier there than its holder believes, as after a step of the server's clock. It is
+                        // made as long as that, and no longer.
                         let left = lease.valid_until().since(lease.now());
-                        let ttl = match lease.is_doubted() {
-                            true => lease.value.options.lease.key_ttl(left),
-                            false => Duration::ZERO,
-                        };
+                        let ttl = lease.value.options.lease.key_ttl(left);
                         LeaseCommand::Renew { ttl: ttl.max(MIN_RENEWAL), count: count() }
                     }
                     LeaseNeed::Change(Change { number, access, .. }) => {
@@ -140,7 +140,7 @@ impl WorkerRequest {
                             lease.confirmed(sent);
                             lease.counted(sent, waiters);
                         }
-                        LeaseNeed::Show => lease.confirmed(sent),
+                        LeaseNeed::Show | LeaseNeed::Ask => lease.confirmed(sent),
                         LeaseNeed::Change(change) => lease.change_settled(change),
                     }
                     let due = lease.next_due(now);
@@ -201,13 +201,24 @@ fn failed(
             let failures = lease.renewal_failed(failure.clone());
             report.failed(lease, failure, failures, is_live.then_some(retry));
         }
-        // The next renewal shows the count as well. A lease in doubt is asked about until Redis has replied: a
-        // fixed lease has no renewal that would find out.
-        LeaseNeed::Show if !lease.is_doubted() => return Next::Look(watched, Moment::FAR),
+        // The next renewal shows the count as well.
+        LeaseNeed::Show => return Next::Look(watched, Moment::FAR),
+        // A fixed lease has no renewal that would find out.
+        LeaseNeed::Ask if is_live => {
+            let again = ask_again_at(lease, now).max(now.after(least)).min(lease.lost_at());
+            return Next::Look(watched, again);
+        }
         // Until there is a reply, or the lease is over, which ends its changes too.
-        LeaseNeed::Show | LeaseNeed::Change(_) => {}
+        LeaseNeed::Ask | LeaseNeed::Change(_) => {}
     }
     if is_live { Next::Look(watched, retry) } else { Next::Nothing }
+}
+
+/// When to ask about a doubted lease again that was asked about in vain.
+pub(super) fn ask_again_at(lease: &Lease, now: Moment) -> Moment {
+    // A server that restarts is back soon, or not for long. So the pauses grow with the time that this takes: about an eighth
+    // of it, as they are what is left divided by 30.
+    retry_at(time_left(lease, now).min(lease.doubted_for(now) * 4), now)
 }
 
 /// How much time a renewal has: the rest of the validity, which after a hand-over is much shorter than

@@ -22,6 +22,7 @@
 
 use crate::base::sync::Arc;
 use crate::base::tag::hash_slot;
+use crate::base::time::Moment;
 use crate::protocol::wake_message::{Publisher, Publishers, WAKE_LISTENER, WakeMessage};
 use crate::topology::cluster::cluster_node::ClusterNode;
 use crate::topology::cluster::directory::Directory;
@@ -122,6 +123,11 @@ impl Publisher for MasterPublisher {
         if let Some(member) = &self.member {
             self.directory.set_listening(member, listening);
         }
+    }
+
+    fn lost(&self, at: Moment) {
+        let transport = self.member.as_ref().and_then(|member| member.made_transport());
+        transport.into_iter().for_each(|it| it.server_clock().note_break(at));
     }
 
     // Only the names in this master's hash slots: the messages of the other masters have gone on

@@ -165,6 +165,12 @@ impl Backend for Cluster {
         known.is_none_or(|transport| transport.server_clock().number() == clock)
     }
 
+    fn unbroken_since(&self, target: &Target) -> Moment {
+        let master = self.directory.known_master(hash_slot(target.key()));
+        let transport = master.and_then(|master| master.made_transport());
+        transport.map_or(Moment::PAST, |it| it.server_clock().epochs().unbroken_since())
+    }
+
     /// Dates a grant from the last request whose reply found the attempt still in the queue. The
     /// grant is newer than that, whichever node wrote it. But its lease ends by the clock of that node: the message is
     /// believed only if its time is one of the node that has the slot, by that node's last reading.

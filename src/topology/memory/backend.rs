@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::base::glob::Glob;
 use crate::base::id::Identity;
 use crate::base::reserved;
-use crate::base::sync::Arc;
 use crate::base::sync::channel::RecvTimeoutError;
+use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::Moment;
 use crate::protocol::backend::{Backend, RoundTrips, Sending};
 use crate::protocol::index::ScanPosition;
@@ -30,11 +30,15 @@ pub(crate) struct MemoryBackend {
     identity: Arc<Identity>,
     link: Arc<FaultyLink>,
     server_clock: Arc<ServerClock>,
+    /// How often the server had closed all connections when that for requests was made.
+    connected: AtomicU64,
 }
 
 impl MemoryBackend {
     pub(crate) fn new(server: Arc<MemoryServer>, identity: Arc<Identity>) -> MemoryBackend {
-        MemoryBackend { server, identity, link: Arc::default(), server_clock: Arc::default() }
+        let connected = AtomicU64::new(server.breaks());
+        let (link, server_clock) = (Arc::default(), Arc::default());
+        MemoryBackend { server, identity, link, server_clock, connected }
     }
 
     /// The same, where the server's clock is one of these.
@@ -49,11 +53,20 @@ impl MemoryBackend {
         calls: &[Call],
         deadline: Moment,
     ) -> Vec<Result<Reply, Failure>> {
+        self.look_at_connection();
         // The epoch is always 0, because this server never moves.
         let clock = Some((Arc::clone(&self.server_clock), 0));
         let timed = |reply: Reply| Reply { clock: clock.clone(), ..reply };
         let replies = self.server.exchange(link, None, calls, deadline);
         replies.into_iter().map(|reply| reply.map(timed)).collect()
+    }
+
+    /// A connection that has ended is noticed where it is looked at, or used, and no earlier.
+    fn look_at_connection(&self) {
+        let breaks = self.server.breaks();
+        if self.connected.swap(breaks, Ordering::SeqCst) != breaks {
+            self.server_clock.note_break(self.server.now());
+        }
     }
 
     /// The link between this client and the server.
@@ -121,6 +134,7 @@ impl Backend for MemoryBackend {
     }
 
     fn keep_worker_connections(&self, _until: Moment) -> bool {
+        self.look_at_connection();
         self.link.worker_connection_orders().is_none()
     }
 
@@ -147,6 +161,10 @@ impl Backend for MemoryBackend {
         let channel = wake_message::client_channel(&self.identity);
         let outcome = self.server.call(&[b"PUBLISH", &channel, wake_message::WAKE_LISTENER]);
         outcome.map(drop).map_err(|error| Failure::refused(error.text()))
+    }
+
+    fn unbroken_since(&self, _target: &Target) -> Moment {
+        self.server_clock.epochs().unbroken_since()
     }
 
     fn granted_after(
@@ -228,6 +246,10 @@ impl Publisher for MemoryPublisher {
 
     fn clock_faults(&self) -> u64 {
         self.server_clock.faults()
+    }
+
+    fn lost(&self, at: Moment) {
+        self.server_clock.note_break(at);
     }
 }
 

@@ -25,12 +25,14 @@ pub(crate) struct MemoryServer {
     clock: Arc<dyn Clock>,
     /// By how much its own clock was set forward, in microseconds. Wraps around where it was set back.
     ahead: AtomicU64,
+    breaks: AtomicU64,
     state: Mutex<State>,
 }
 
 impl MemoryServer {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<MemoryServer> {
-        Arc::new(MemoryServer { clock, ahead: AtomicU64::new(0), state: Mutex::default() })
+        let (ahead, breaks) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(MemoryServer { clock, ahead, breaks, state: Mutex::default() })
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -208,6 +210,24 @@ impl MemoryServer {
         state.note(&gone);
     }
 
+    /// Restarts it empty: all connections break.
+    pub(crate) fn restart(&self) {
+        self.flush();
+        self.break_connections();
+    }
+
+    /// Closes all connections.
+    pub(crate) fn break_connections(&self) {
+        // Before a listener can notice it.
+        self.breaks.fetch_add(1, Ordering::SeqCst);
+        self.disconnect(None);
+    }
+
+    /// How often it has closed all connections.
+    pub(super) fn breaks(&self) -> u64 {
+        self.breaks.load(Ordering::SeqCst)
+    }
+
     /// Sets whether memory is full.
     pub(crate) fn set_out_of_memory(&self, is_full: bool) {
         self.state().store.set_out_of_memory(is_full);
@@ -256,6 +276,12 @@ impl MemoryServer {
         let State { store, subscribers, .. } = &mut *state;
         let of_client = subscribers.iter().filter(|(_, queue)| std::ptr::eq(link, &*queue.link));
         of_client.for_each(|(&subscriber, _)| store.put_at_replica(subscriber, there));
+    }
+
+    /// How many connections for messages there were so far.
+    #[cfg(test)]
+    pub(crate) fn subscriptions(&self) -> u64 {
+        self.state.lock().last_subscriber
     }
 
     /// Whether the listeners have handled all messages, except those that wait for a reply

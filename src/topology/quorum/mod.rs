@@ -408,6 +408,15 @@ impl Protocol for Quorum {
         if denials.len() < self.rules.need { Ok(()) } else { Err(denials.swap_remove(0)) }
     }
 
+    /// A hold is doubted only if fewer servers than a majority were there since it was confirmed. One that comes back empty
+    /// counts again once every lease that it may have forgotten has ended, so that nobody else has the lock by then.
+    fn unbroken_since(&self, _target: &Target) -> Moment {
+        let since = |node: &Arc<Node>| node.server_clock().epochs().unbroken_since();
+        let mut since: Vec<Moment> = self.nodes.iter().map(since).collect();
+        since.sort_unstable();
+        since.get(self.rules.need - 1).copied().unwrap_or(Moment::PAST)
+    }
+
     /// No server hands a lock over here, since a hand-over would be one vote only. So there is no
     /// grant to date.
     fn granted_after(

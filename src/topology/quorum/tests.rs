@@ -313,3 +313,19 @@ fn announced_release_is_no_holder() {
     let (_, outcome) = attempted(&quorum, &target);
     assert!(matches!(outcome, Ok(AcquireReply::Split(_))), "{outcome:?}");
 }
+
+/// One server that has forgotten a hold is borne: two others are there that have not.
+#[test]
+fn hold_is_doubted_when_fewer_than_a_majority_were_there_since() {
+    let quorum = quorum(["redis://a", "redis://b", "redis://c"]);
+    let target = Target::new(&QuorumKind, Name::new(b"", b"x").unwrap());
+    let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+    let ends = |node: usize, at| quorum.nodes[node].server_clock().note_break(at);
+    assert_eq!(quorum.unbroken_since(&target), Moment::PAST);
+    ends(2, at(5));
+    assert_eq!(quorum.unbroken_since(&target), Moment::PAST);
+    ends(0, at(7));
+    assert_eq!(quorum.unbroken_since(&target), at(5));
+    ends(1, at(6));
+    assert_eq!(quorum.unbroken_since(&target), at(6));
+}

@@ -91,6 +91,10 @@ impl Backend for Single {
         self.transport.call(&wake_message::wake_listener(&self.identity), deadline).map(drop)
     }
 
+    fn unbroken_since(&self, _target: &Target) -> Moment {
+        self.transport.server_clock().epochs().unbroken_since()
+    }
+
     fn granted_after(
         &self,
         _target: &Target,

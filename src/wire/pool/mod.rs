@@ -93,6 +93,14 @@ impl Pool {
         })
     }
 
+    /// Looks whether the server has closed an idle connection, which nobody else notices before it is used.
+    pub(crate) fn look(&self) {
+        let idle = untested(|| self.raw.try_get());
+        if let Some(mut connection) = idle.filter(|it| it.is_usable()) {
+            _ = connection.look(self.manager.now());
+        }
+    }
+
     /// The same, but waits a moment until a caller returns a connection, or until an attempt to connect
     /// ends that is not among those `seen`.
     pub(crate) fn wait_to_lend(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {

@@ -1,4 +1,5 @@
-//! The clocks of all servers of one client: by how much they may differ, and who learns that one is wrong.
+//! The clocks of all servers of one client: by how much they may differ, and who learns that one is wrong, or that the
+//! connections to its server have ended.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,8 +23,10 @@ pub(crate) struct ServerClocks {
     is_shared: bool,
     members: Mutex<Members>,
     on_fault: OnceLock<Box<OnFault>>,
+    on_break: OnceLock<Box<OnBreak>>,
 }
 
+type OnBreak = dyn Fn() + Send + Sync;
 type OnFault = dyn Fn(ClockFault) + Send + Sync;
 
 #[derive(Default)]
@@ -52,6 +55,7 @@ impl ServerClocks {
             is_shared,
             members: Mutex::default(),
             on_fault: OnceLock::new(),
+            on_break: OnceLock::new(),
         })
     }
 
@@ -69,6 +73,18 @@ impl ServerClocks {
     /// not be held up.
     pub(crate) fn on_fault(&self, on_fault: impl Fn(ClockFault) + Send + Sync + 'static) {
         self.on_fault.get_or_init(|| Box::new(on_fault));
+    }
+
+    /// Sets who learns that the connections to a server have ended: once, before the first request. The thread that has
+    /// noticed it calls it, and must not be held up.
+    pub(crate) fn on_break(&self, on_break: impl Fn() + Send + Sync + 'static) {
+        self.on_break.get_or_init(|| Box::new(on_break));
+    }
+
+    pub(super) fn tell_break(&self) {
+        if let Some(on_break) = self.on_break.get() {
+            on_break();
+        }
     }
 
     pub(crate) fn bound(&self) -> Duration {
