@@ -135,9 +135,8 @@ pub(crate) trait Publisher: Send + Sync {
     /// Notes that the subscription to the client's own channel was confirmed here, or has ended.
     fn set_listening(&self, _heard: bool) {}
 
-    /// Notes that the subscription has ended by this moment. The connections for callers may have ended with it, which
-    /// nobody sees while they are idle.
-    fn lost(&self, _at: Moment) {}
+    /// As [`ServerClock::note_subscription_end`](crate::wire::server_clock::ServerClock::note_subscription_end).
+    fn lost(&self, _began: Moment, _at: Moment) {}
 
     /// The message that makes the waiters ask again which may have missed a message of this server
     /// alone.
@@ -176,8 +175,8 @@ impl Publisher for Transport {
         self.server_clock().faults()
     }
 
-    fn lost(&self, at: Moment) {
-        self.server_clock().note_break(at);
+    fn lost(&self, began: Moment, at: Moment) {
+        self.server_clock().note_subscription_end(began, at);
     }
 }
 

@@ -36,6 +36,9 @@ const STALE: Duration = Duration::from_secs(2);
 /// deadline.
 const ALWAYS_LATE: u64 = 1;
 
+/// Two connections that are found to have ended within this time have ended together.
+const SAME_BREAK: Duration = Duration::from_secs(1);
+
 /// How often a clock is compared with those of other servers.
 const COMPARED_EVERY: Duration = Duration::from_secs(60);
 
@@ -116,6 +119,18 @@ impl ServerClock {
     pub(crate) fn note_break(&self, at: Moment) {
         self.epochs.note_break(at);
         self.clocks.tell_break();
+    }
+
+    /// A subscription that began at `began` was found to have ended. The connections for callers may have ended with it,
+    /// which nobody sees while they are idle.
+    pub(crate) fn note_subscription_end(&self, began: Moment, at: Moment) {
+        let since = self.epochs.unbroken_since();
+        // All end together, and each shows it. If another has just done so, the leases are asked about already, and once is
+        // enough.
+        let is_known = began < since && at.since(since) < SAME_BREAK;
+        if !is_known {
+            self.note_break(at);
+        }
     }
 
     /// A connection leads to this address.
@@ -317,6 +332,23 @@ mod tests {
         let received = SENT.after(MILLI * 2);
         clock.note(Reading { epoch: 0, micros: 1_050_000, sent: SENT, received });
         assert_eq!(clock.reached_at(received), Some(1_050_000));
+    }
+
+    /// Of connections that were closed together, those for callers may be found first.
+    #[test]
+    fn end_of_a_subscription_is_noted_unless_it_is_known() {
+        let second = MILLI * 1_000;
+        for (began, later, is_noted) in [
+            (SENT.before(second), MILLI * 999, false),
+            (SENT.before(second), second, true),
+            (SENT, MILLI, true),
+        ] {
+            let clock = ServerClock::default();
+            clock.note_break(SENT);
+            let at = SENT.after(later);
+            clock.note_subscription_end(began, at);
+            assert_eq!(clock.epochs().unbroken_since(), if is_noted { at } else { SENT });
+        }
     }
 
     #[test]

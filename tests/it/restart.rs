@@ -2,7 +2,6 @@
 
 use leasehold::{Guard, LockClient, LockClientBuilder, LossCause};
 use leasehold_support::{Cluster, Server};
-use redis::Value;
 
 use crate::common::{SOON, ask, fixed, open, patient, renewed, server, until, warm};
 
@@ -86,11 +85,7 @@ fn closed_connections_cost_no_lock_and_one_command_for_each() {
     let guards: Vec<Guard> = (0..20).map(|name| hold(&client, &name.to_string())).collect();
     until_heard(&server);
     let before = server.commands();
-    let kill = |kind: &str| {
-        ask::<Value>(&server, &["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
-    };
-    kill("pubsub");
-    kill("normal");
+    ask::<u64>(&server, &["CLIENT", "KILL", "USER", "default", "SKIPME", "yes"]);
     let asked = || server.commands().since(&before).client_commands(&[]);
     until("all are asked about", || asked() >= 20);
     until_heard(&server);

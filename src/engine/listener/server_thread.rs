@@ -203,8 +203,8 @@ impl ServerThread {
         // Both before the attempt to listen: a caller that connects, or asks to try again, after the
         // refusal may have found that this user has the right by now, and must not count as one that came
         // before.
-        let refusal =
-            ConnectRefusal::before(self.publisher.connect_attempts(), self.shared.clock.now());
+        let began = self.shared.clock.now();
+        let refusal = ConnectRefusal::before(self.publisher.connect_attempts(), began);
         let made = self.publisher.connections_made();
         let (retries, asked) = {
             let state = self.shared.state.lock();
@@ -223,7 +223,7 @@ impl ServerThread {
         let now = self.shared.clock.now();
         if was_listening {
             outage.begin(now);
-            self.publisher.lost(now);
+            self.publisher.lost(began, now);
         }
         // A connection often fails because the servers have changed. This thread may be the only one left
         // to see that.

@@ -125,9 +125,9 @@ impl Publisher for MasterPublisher {
         }
     }
 
-    fn lost(&self, at: Moment) {
+    fn lost(&self, began: Moment, at: Moment) {
         let transport = self.member.as_ref().and_then(|member| member.made_transport());
-        transport.into_iter().for_each(|it| it.server_clock().note_break(at));
+        transport.into_iter().for_each(|it| it.server_clock().note_subscription_end(began, at));
     }
 
     // Only the names in this master's hash slots: the messages of the other masters have gone on

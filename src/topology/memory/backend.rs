@@ -248,8 +248,8 @@ impl Publisher for MemoryPublisher {
         self.server_clock.faults()
     }
 
-    fn lost(&self, at: Moment) {
-        self.server_clock.note_break(at);
+    fn lost(&self, began: Moment, at: Moment) {
+        self.server_clock.note_subscription_end(began, at);
     }
 }
 
