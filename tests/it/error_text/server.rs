@@ -9,8 +9,8 @@ use leasehold::{Error, LockClient, LockOptions};
 use leasehold_support::fault::Operation;
 use leasehold_support::{Action, Fault, Proxy, Server, or_skip};
 
-use super::given_up;
 use super::row::{Row, row};
+use super::{given_up, meant};
 use crate::common::{SOON, ask, ms, open_at, patient, renewed, until};
 
 /// How long a server may take to speak that will not.
@@ -47,7 +47,7 @@ fn stopped() -> Error {
         server.kill();
         lock(&client)
     };
-    (0..9).map(|_| provoke()).find(Error::is_unknown_outcome).unwrap_or_else(provoke)
+    meant(Error::is_unknown_outcome, provoke)
 }
 
 fn connecting() -> Vec<Row> {
