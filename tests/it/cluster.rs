@@ -955,8 +955,8 @@ fn wait_ends_in_time_when_no_node_replies() {
 #[test]
 fn wrong_cluster_setting_is_reported_both_ways() {
     let alone = Server::builder().tcp().start().unwrap();
-    let error = LockClient::builder(alone.tcp_url()).cluster([""; 0]).connect_now(true);
-    let error = error.build().unwrap_err();
+    let builder = patient(LockClient::builder(alone.tcp_url())).cluster([""; 0]).connect_now(true);
+    let error = builder.build().unwrap_err();
     names(&error, ["cluster", &alone.addr().to_string(), "is no node"]);
     let cluster = start(3, 0);
     let plain = open_at(&cluster.urls()[0]);

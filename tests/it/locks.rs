@@ -193,7 +193,8 @@ fn scan_that_finds_nothing_returns_in_the_time_of_a_command() {
     let (server, proxy) = behind_proxy();
     let fill = "for i = 1, 60000 do redis.call('SET', 'other:' .. i, i) end";
     ask::<()>(&server, &["EVAL", fill, "0"]);
-    let client = LockClient::builder(proxy.url()).command_timeout(ms(3_000)).build().unwrap();
+    let builder = patient(LockClient::builder(proxy.url()));
+    let client = builder.command_timeout(ms(3_000)).build().unwrap();
     let mut locks = client.locks("lock:*").unwrap().with_scan();
     let slow = proxy.add(Fault::reply("", Action::Delay(ms(600))).at(Operation::Other).sticky());
     let error = locks.next().unwrap().unwrap_err();

@@ -511,7 +511,8 @@ fn slow_refusal_of_a_channel_is_reported() {
     let client = builder.build().unwrap();
     let lock = client.mutex("x").unwrap();
     until("it listens", || {
-        assert!(lock.try_lock_for(ms(30)).is_ok_and(|guard| guard.is_none()));
+        // On a slow machine the wait may end before a reply.
+        assert!(!matches!(lock.try_lock_for(ms(30)), Ok(Some(_))));
         !ask::<Vec<String>>(&server, &["PUBSUB", "CHANNELS", "leasehold:*"]).is_empty()
     });
     proxy.delay(ms(700));

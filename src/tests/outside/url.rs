@@ -45,8 +45,8 @@ fn has_password(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let Some((before, _)) = rest.split_once(PASSWORD) else { return false };
     let after = rest.rsplit(PASSWORD).next().unwrap_or_default();
-    // A socket's path has none.
-    !scheme.contains("unix")
+    // A socket's path has none. A scheme may be written in capitals.
+    !scheme.to_ascii_lowercase().contains("unix")
         && !scheme.contains(PASSWORD)
         && before.contains(':')
         && after.contains('@')

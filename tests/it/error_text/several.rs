@@ -28,7 +28,7 @@ fn sentinels() -> Vec<Row> {
         row(
             "the address of a sentinel as that of Redis",
             "use .sentinels(…)",
-            LockClient::open(&urls[0]).unwrap_err(),
+            patient(LockClient::builder(&urls[0])).connect_now(true).build().unwrap_err(),
         ),
         row(
             "an address where the master's name should be",
@@ -111,7 +111,8 @@ fn quorum() -> Vec<Row> {
     let mut rows = vec![row("a transaction in a quorum", "check the fencing token there", error)];
     drop(guard);
     let same = [servers[0].tcp_url(), servers[0].unix_url(), servers[1].tcp_url()];
-    let error = QuorumClient::builder(same).connect_now(true).build().unwrap_err();
+    let error =
+        QuorumClient::builder(same).node_timeout(SOON).connect_now(true).build().unwrap_err();
     rows.push(row("two addresses of one server in a quorum", "name each server once", error));
     servers[1].kill();
     servers[2].kill();

@@ -18,7 +18,6 @@ use crate::signal::{self, Signal};
 
 /// How long a server may take to reply.
 pub(crate) const START: Duration = Duration::from_secs(60);
-const END: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 
 /// How to start a server.
@@ -186,15 +185,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // While the watchdog lives, the process id is the server's and no one else's.
-        if let (Ok(None), Some(pid)) = (self.watchdog.try_wait(), self.pid) {
-            let _ = signal::try_send(pid, Signal::KILL);
-            let end = Instant::now() + END;
-            while Instant::now() < end {
-                if !matches!(self.watchdog.try_wait(), Ok(None)) {
-                    return;
-                }
-                sleep(Duration::from_millis(1));
-            }
+        if let (Ok(None), Some(pid)) = (self.watchdog.try_wait(), self.pid)
+            && signal::try_send(pid, Signal::KILL).is_ok()
+        {
+            // It ends with the server, however late on a busy machine. Its standard input stays open meanwhile: at the end
+            // of that it would remove the folder, in which the server is to be started again.
+            let _input = self.watchdog.stdin.take();
+            let _ = self.watchdog.wait();
+            return;
         }
         // Closes its standard input: it kills what is left, itself included.
         let _ = self.watchdog.wait();
