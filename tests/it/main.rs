@@ -69,6 +69,7 @@ mod slow_wait;
 mod start;
 mod thread;
 mod token;
+mod transaction;
 mod version;
 mod wait_end;
 mod wake;
