@@ -81,7 +81,8 @@ pub(crate) fn apply(
     if let [(target, owner)] = locks
         && let Some(scripts) = target.weighted()
     {
-        return script::apply(session, target, scripts, owner, pipeline, deadline);
+        let replies = script::apply(session, target, scripts, owner, pipeline, deadline)?;
+        return Ok(replies.map_or(Applied::NotOwned(0, Ownership::Gone), Applied::Done));
     }
     let calls = pipeline.cmd_iter().map(Call::of).collect();
     apply_watching(session, locks, calls, deadline)

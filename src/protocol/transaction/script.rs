@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use crate::base::tag::hash_slot;
 use crate::base::time::Moment;
 use crate::protocol::lock_kind::WeightedScripts;
-use crate::protocol::reply::{Ownership, unexpected};
+use crate::protocol::reply::unexpected;
 use crate::protocol::target::Target;
-use crate::protocol::transaction::Applied;
 use crate::wire::connection::{Reply, Session};
 use crate::wire::failure::Failure;
 use crate::wire::script::Argument::{Bytes, Number};
@@ -22,7 +21,7 @@ const SUBCOMMANDS: usize = 9;
 /// The words of a command.
 type Words<'a> = Vec<&'a [u8]>;
 
-/// Runs a user's commands if the owner has this lock.
+/// Runs a user's commands if the owner has this lock. Returns their replies; `None` if it does not have it.
 pub(super) fn apply(
     session: &mut dyn Session,
     target: &Target,
@@ -30,7 +29,7 @@ pub(super) fn apply(
     owner: &[u8],
     pipeline: &Pipeline,
     deadline: Moment,
-) -> Result<Applied, Failure> {
+) -> Result<Option<Vec<Value>>, Failure> {
     let word = |arg| match arg {
         Arg::Simple(word) => word,
         // Not a word, but the place of a cursor, which only an iterator of the driver fills in.
@@ -62,8 +61,8 @@ pub(super) fn apply(
     });
     let arguments = std::iter::once(Bytes(owner)).chain(words).collect::<Vec<_>>();
     match session.call(&scripts.transaction.call(&keys, arguments), deadline)?.value {
-        Value::Int(0) => Ok(Applied::NotOwned(0, Ownership::Gone)),
-        Value::Array(replies) if replies.len() == commands.len() => Ok(Applied::Done(replies)),
+        Value::Int(0) => Ok(None),
+        Value::Array(replies) if replies.len() == commands.len() => Ok(Some(replies)),
         other => Err(unexpected(&other)),
     }
 }
