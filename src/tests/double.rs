@@ -572,7 +572,7 @@ fn transaction_with_a_refused_command_applies_nothing() {
             }
         }
     }
-    // Without memory that is only allowed which needs none. A mutex queues what it sends, which needs some.
+    // Without memory that is only allowed which needs none. Redis 7.0 queues no command of a mutex then.
     server.set_out_of_memory(true);
     for (kind, transact) in &kinds[1..] {
         let replies = transact(&[&["DEL", "x"], &["GET", "x"]]).unwrap();
