@@ -168,7 +168,10 @@ macro_rules! hold_methods {
             ///   transactions, such as `SELECT`, `AUTH`, `CLIENT`, `SUBSCRIBE`, `MULTI` or `WATCH`, because the connection
             ///   serves others afterwards. Nothing was sent.
             /// - [`is_lost`](crate::Error::is_lost) if the lock is no longer held. Nothing was applied.
-            /// - [`is_refused`](crate::Error::is_refused) if Redis did not accept a command. Nothing was applied.
+            /// - [`is_refused`](crate::Error::is_refused) if Redis did not accept a command, or is out of memory;
+            ///   [`is_denied`](crate::Error::is_denied) if the user may not run it, or not on its keys and channels;
+            ///   [`is_unreachable`](crate::Error::is_unreachable) if the server takes no writes: it is a replica, or lacks
+            ///   replicas or its disk. Nothing was applied.
             /// - [`is_unknown_outcome`](crate::Error::is_unknown_outcome) if no reply came. The commands were applied, or
             ///   not, or may yet be, for as long as the lock is this hold's: a request that is stuck on its way has no
             ///   deadline.

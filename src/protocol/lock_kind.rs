@@ -175,7 +175,7 @@ pub(crate) enum Parts {
 /// | `resize` | limit, deadline, fence's time to live, limit declared, how long the limit is kept after the last use | 1; `{2, now}` too late; `{4, limit declared, limit in force, now}` |
 /// | `look` of a weighted lock, which gets the lock's key alone | none | the owners |
 /// | `proclaim` of an election | owner, term, number of the word, fence's time to live, word | 1 said; 0 gone; -1 another's |
-/// | `transaction` | owner, and for each command the number of its words and its words | the replies; 0 not held |
+/// | `transaction` | owner, and for each command `memory`, `write` or `nothing`, the number of its words, and its words | the replies; 0 not held; an error if Redis refuses one of them |
 ///
 /// A script returns an error with the code `WRONGTYPE` if the key has another type. A script of a weighted lock also
 /// does so if the sorted set is a user's, or a lock of the other kind (rule 43).

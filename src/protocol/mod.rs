@@ -70,7 +70,7 @@
 //! | 39 | Threads of a process share a reader's entry until a heartbeat after the sending of the last request whose reply counted nobody; then one renewal asks. A known waiter, here or elsewhere, shuts it for good. |
 //! | 40 | A dead waiter at the head blocks for its dead time, a window and a heartbeat at most. |
 //! | 41 | Where memory is full, the first write of an acquire is refused; every other script begins with one that is not. |
-//! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. |
+//! | 42 | What must apply only while held is run by a script that looks at the lease: to watch the key would fail with each renewal, and not with the lease's end. It applies all commands or none: what Redis would refuse is found before the first of them. |
 //! | 43 | Each script is told its kind, and never guesses it from the key. A key of another type, a lock of another kind, and a sorted set that no script of a lock can have left are left unchanged, and the script returns an error that says which it is. The latter has no marks of a lock, or a sum above zero and no holder, or a sum of zero and no time to live. |
 //! | 44 | Several locks are tried in one exchange and never queued for in one: what comes after the first refusal is given back, and the refused one is joined with those before it held, in the order of names. A claim joins none: it has what was granted, as many as it asked for. |
 //! | 45 | At each moment the weights of valid holds add up to no more than the limit at the latest grant or upgrade among them, by the time it was given. |

@@ -77,6 +77,11 @@ impl Target {
         self.keys.get(..self.kind.lease_keys()).unwrap_or(&self.keys)
     }
 
+    /// The key that never exists, if it is a lock in a cluster.
+    pub(crate) fn key_in_cluster(&self) -> Option<&[u8]> {
+        self.keys.last().filter(|_| self.is_in_cluster).map(|key| &**key)
+    }
+
     pub(crate) fn key(&self) -> &[u8] {
         self.name.as_bytes()
     }

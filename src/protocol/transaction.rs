@@ -5,17 +5,17 @@
 //! The key of a weighted lock changes with each renewal of any of its holders, and not when a lease
 //! ends. So there a script looks at the lease and runs the commands (rule 42).
 
+mod script;
+
 use std::iter;
 
 use crate::base::time::Moment;
 use crate::protocol::inspection::View;
-use crate::protocol::lock_kind::WeightedScripts;
 use crate::protocol::reply::{Ownership, unexpected};
 use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
-use crate::wire::connection::{Reply, Session};
+use crate::wire::connection::Session;
 use crate::wire::failure::Failure;
-use crate::wire::script::Argument::{self, Bytes, Number};
 use crate::wire::script::Call;
 use crate::wire::{Arg, Pipeline, Value};
 
@@ -71,9 +71,6 @@ pub(crate) fn forbidden_command(pipeline: &Pipeline) -> Option<&[u8]> {
     names.into_iter().find(|name| name.is_empty() || unfit(name))
 }
 
-/// The most words of one command that Lua can pass on.
-const MOST_WORDS: usize = 7_000;
-
 /// Runs a user's commands if the owners have all these locks. A weighted lock is not among several.
 pub(crate) fn apply(
     session: &mut dyn Session,
@@ -84,92 +81,11 @@ pub(crate) fn apply(
     if let [(target, owner)] = locks
         && let Some(scripts) = target.weighted()
     {
-        return apply_by_script(session, target, scripts, owner, pipeline, deadline);
+        let replies = script::apply(session, target, scripts, owner, pipeline, deadline)?;
+        return Ok(replies.map_or(Applied::NotOwned(0, Ownership::Gone), Applied::Done));
     }
     let calls = pipeline.cmd_iter().map(Call::of).collect();
     apply_watching(session, locks, calls, deadline)
-}
-
-fn apply_by_script(
-    session: &mut dyn Session,
-    target: &Target,
-    scripts: &'static WeightedScripts,
-    owner: &[u8],
-    pipeline: &Pipeline,
-    deadline: Moment,
-) -> Result<Applied, Failure> {
-    let word = |arg| match arg {
-        Arg::Simple(word) => word,
-        // Not a word, but the place of a cursor, which only an iterator of the driver fills in.
-        _ => &b"0"[..],
-    };
-    let commands: Vec<Vec<&[u8]>> =
-        pipeline.cmd_iter().map(|cmd| cmd.args_iter().map(word).collect()).collect();
-    if commands.iter().any(|words| words.len() > MOST_WORDS) {
-        let text =
-            "a command of a transaction under a semaphore or a read-write lock has too many words";
-        return Err(Failure::refused_here(text));
-    }
-    let questions: Vec<Call> = commands.iter().map(|words| question(words)).collect();
-    let mut keys = vec![target.key().to_vec()];
-    // All replies are read, or the next user of the connection would get those that are left.
-    let replies = session.call_all(&questions, deadline);
-    let found = commands.iter().zip(replies).map(|(words, reply)| keys_of(words, reply));
-    for found in found.collect::<Vec<_>>() {
-        keys.extend(found.map_err(Failure::before_sending)?);
-    }
-
-    let counted = |words: &Vec<&'_ [u8]>| Number(words.len() as u64);
-    let words = commands.iter().flat_map(|words| {
-        std::iter::once(counted(words)).chain(words.iter().map(|word| Bytes(word)))
-    });
-    let arguments: Vec<Argument<'_>> = std::iter::once(Bytes(owner)).chain(words).collect();
-    match session.call(&scripts.transaction.call(&keys, arguments), deadline)?.value {
-        Value::Int(0) => Ok(Applied::NotOwned(0, Ownership::Gone)),
-        Value::Array(replies) if replies.len() == commands.len() => Ok(Applied::Done(replies)),
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// Asks the server about one command before any of them runs. A script declares its keys, and only the server knows
-/// which words of a command are keys. A command of one word has no keys, and `COMMAND GETKEYS` of Redis 7.0 refuses it.
-/// So for such a command the server is asked whether the word is a complete command.
-fn question(words: &[&[u8]]) -> Call {
-    let asked: &[u8] = if words.len() == 1 { b"INFO" } else { b"GETKEYS" };
-    Call::plain(&[&[b"COMMAND", asked], words].concat())
-}
-
-/// The keys of a command, from the reply to its question. If the server does not know the command, or not in this form,
-/// the whole transaction is refused.
-fn keys_of(words: &[&[u8]], reply: Result<Reply, Failure>) -> Result<Vec<Vec<u8>>, Failure> {
-    match reply {
-        Ok(Reply { value: Value::Array(found), .. }) if words.len() == 1 => {
-            if is_whole(&found) {
-                return Ok(Vec::new());
-            }
-            let text = "a command of one word in a transaction is unknown, or needs more words";
-            Err(Failure::refused_here(text))
-        }
-        Ok(Reply { value: Value::Array(keys), .. }) => {
-            let key = |key| match key {
-                Value::BulkString(key) => Ok(key),
-                other => Err(unexpected(&other)),
-            };
-            keys.into_iter().map(key).collect()
-        }
-        Ok(Reply { value, .. }) => Err(unexpected(&value)),
-        Err(failure) if failure.is_without_keys() => Ok(Vec::new()),
-        Err(failure) => Err(failure),
-    }
-}
-
-/// Whether `COMMAND INFO` describes a command that may consist of its name alone: its arity is 1, or -1, which means at
-/// least 1.
-fn is_whole(found: &[Value]) -> bool {
-    match found {
-        [Value::Array(fields)] => matches!(fields.get(1), Some(Value::Int(1 | -1))),
-        _ => false,
-    }
 }
 
 /// Runs commands if the owners have all these locks. A failure poisons the session.

@@ -10,7 +10,7 @@ use crate::base::sync::spawn;
 use crate::client::{LockClient, LockClientBuilder};
 use crate::kind::OwnedLease;
 use crate::testing::{Link, Server};
-use crate::wire::Value;
+use crate::wire::{Pipeline, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -521,6 +521,65 @@ fn permits_transaction_takes_commands_of_one_word_that_need_no_more() {
     }
     // Those before them were not applied.
     assert_eq!(server.inner().call(&[b"GET", b"x"]).unwrap(), Value::BulkString(b"1".to_vec()));
+}
+
+/// A transaction of these commands.
+type Transact = Box<dyn Fn(&[&[&str]]) -> Result<Vec<Value>, Error>>;
+
+/// Locks of several kinds that are held.
+fn transacting(client: &LockClient) -> Vec<(&'static str, Transact)> {
+    fn add<'a>(commands: &'a [&[&str]]) -> impl FnOnce(&mut Pipeline) + 'a {
+        move |pipe| commands.iter().for_each(|words| _ = pipe.cmd(words[0]).arg(&words[1..]))
+    }
+    let guard = client.mutex("mutex").unwrap().lock().unwrap();
+    let permit = client.semaphore("gpu", 2).unwrap().acquire().unwrap();
+    let reader = client.rw_lock("read").unwrap().read().unwrap();
+    let writer = client.rw_lock("write").unwrap().write().unwrap();
+    vec![
+        ("mutex", Box::new(move |commands| guard.transaction(add(commands)))),
+        ("permit", Box::new(move |commands| permit.transaction(add(commands)))),
+        ("reader", Box::new(move |commands| reader.transaction(add(commands)))),
+        ("writer", Box::new(move |commands| writer.transaction(add(commands)))),
+    ]
+}
+
+/// Rule 42.
+#[test]
+fn transaction_with_a_refused_command_applies_nothing() {
+    let server = Server::standing_still();
+    let kinds = transacting(&server.client());
+    let ask = |words: &[&[u8]]| server.inner().call(words).unwrap();
+    for (is_full, refused) in [
+        (true, &["SET", "y", "1"][..]),
+        (true, &["INCR", "y"]),
+        (false, &["GEOADD", "y"]),
+        (false, &["GET"]),
+        (false, &["PUBLISH", "channel"]),
+        (false, &["TIME", "x"]),
+    ] {
+        for (kind, transact) in &kinds {
+            for place in 0..3 {
+                ask(&[b"SET", b"x", b"1"]);
+                server.set_out_of_memory(is_full);
+                let mut commands = vec![&["DEL", "x"][..], &["PEXPIRE", "x", "5000"]];
+                commands.insert(place, refused);
+                let error = transact(&commands).unwrap_err();
+                assert!(error.is_refused(), "{kind} {commands:?}: {error}");
+                assert!(*kind == "mutex" || error.to_string().contains(refused[0]), "{error}");
+                assert_eq!(ask(&[b"PTTL", b"x"]), Value::Int(-1), "{kind} {commands:?}");
+                assert_eq!(ask(&[b"EXISTS", b"y"]), Value::Int(0), "{kind} {commands:?}");
+                server.set_out_of_memory(false);
+            }
+        }
+    }
+    // Without memory that is only allowed which needs none. Redis 7.0 queues no command of a mutex then.
+    server.set_out_of_memory(true);
+    for (kind, transact) in &kinds[1..] {
+        let replies = transact(&[&["DEL", "x"], &["GET", "x"]]).unwrap();
+        assert_eq!(replies[1], Value::Nil, "{kind}");
+        let error = transact(&[&["DEL", "gone"], &["eval", "return 1", "0"]]).unwrap_err();
+        assert!(error.is_refused() && error.to_string().contains("by a script"), "{error}");
+    }
 }
 
 #[test]

@@ -148,8 +148,15 @@ impl Failure {
     }
 
     /// What the server would refuse, for this reason.
-    pub(crate) fn refused_here(text: &'static str) -> Failure {
-        Failure::Refused(RedisError::from((ErrorKind::InvalidClientConfig, text)))
+    pub(crate) fn refused_here(text: impl Into<String>) -> Failure {
+        let error = (ErrorKind::InvalidClientConfig, "refused", text.into());
+        Failure::Refused(RedisError::from(error))
+    }
+
+    /// A transaction names a key of another hash slot. A single server refuses that with the same code.
+    pub(crate) fn cross_slot() -> Failure {
+        let text = "a key is not in the slot of the lock";
+        Failure::Refused(redis::make_extension_error("CROSSSLOT".into(), Some(text.into())))
     }
 
     /// A connection on which nothing comes any more.

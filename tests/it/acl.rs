@@ -883,15 +883,6 @@ fn added_permissions_of_a_permits_transaction_are_exact() {
 }
 
 #[test]
-fn added_permissions_of_a_lone_word_in_a_permits_transaction_are_exact() {
-    let reason = "a command of one word in such a `transaction`";
-    is_exact_beside("Semaphore", reason, &[], |stage| {
-        let permit = stage.client().semaphore_with(stage.name, 2, short())?.acquire()?;
-        permit.transaction(|pipe| _ = pipe.cmd("TIME")).map(drop)
-    });
-}
-
-#[test]
 fn index_and_scan_need_what_is_added() {
     let quiet = &["+zadd", "+zremrangebyscore"];
     let title = "ReentrantLock, Wait::spin()";

@@ -108,6 +108,62 @@ fn watch_replicas_transactions_work_in_a_cluster() {
 }
 
 #[test]
+fn transactions_of_permits_apply_in_the_slot_of_the_lock_alone() {
+    let cluster = start(3, 0);
+    let client = client(&cluster);
+    for home in 0..3 {
+        let name = cluster.name_at(home, "x");
+        let permit = client.semaphore_with(&name, 2, fixed(600_000)).unwrap().acquire().unwrap();
+        let stock = format!("{{{name}}}:stock");
+        let write = |third: &[&str]| {
+            permit.transaction(|pipe| {
+                let (name, rest) = third.split_first().unwrap();
+                pipe.set(&stock, 7).cmd(name).arg(rest).get(&stock);
+            })
+        };
+        let channel = format!("{{{name}}}:channel");
+        let written = write(&["SPUBLISH", &channel, "message"]).unwrap();
+        assert_eq!(written, [Value::Okay, Value::Int(0), Value::BulkString(b"7".to_vec())]);
+        ask::<()>(&cluster.nodes()[home], &["SET", &stock, "8"]);
+        // Of another slot, be it of the same node or of another.
+        let stranger = cluster.name_at(home, "stranger");
+        for key in [stranger, cluster.name_at((home + 1) % 3, "stranger")] {
+            for third in [&["SET", &key, "1"][..], &["SPUBLISH", &key, "message"]] {
+                let error = write(third).unwrap_err();
+                assert!(error.is_refused(), "{third:?}: {error:?}");
+                assert!(error.to_string().contains("slot of the lock"), "{error}");
+                assert_eq!(ask::<u32>(&cluster.nodes()[home], &["GET", &stock]), 8, "{third:?}");
+            }
+        }
+        permit.release().unwrap();
+    }
+}
+
+/// A node that is moving the slot takes a key that an earlier command has deleted for one that it no longer has.
+#[test]
+fn transaction_of_a_permit_applies_nothing_while_its_slot_is_being_moved() {
+    let cluster = start(3, 0);
+    let hasty = builder(&cluster).command_timeout(HASTE).build().unwrap();
+    let name = cluster.name_at(0, "x");
+    let permit = hasty.semaphore_with(&name, 2, fixed(600_000)).unwrap().acquire().unwrap();
+    let stock = format!("{{{name}}}:stock");
+    ask::<()>(&cluster.nodes()[0], &["SET", &stock, "8"]);
+    let slot = cluster.slot(&name);
+    cluster.open(slot, 0, 1);
+    let replace = || permit.transaction(|pipe| _ = pipe.del(&stock).set(&stock, 9));
+    let error = replace().unwrap_err();
+    assert!(error.is_unreachable() && error.to_string().contains("being moved"), "{error}");
+    assert_eq!(ask::<u32>(&cluster.nodes()[0], &["GET", &stock]), 8);
+    // A lone command is whole in any case.
+    let replies = permit.transaction(|pipe| _ = pipe.incr(&stock, 1)).unwrap();
+    assert_eq!(replies, [Value::Int(9)]);
+    while cluster.carry(slot, 0, 1, 100) > 0 {}
+    cluster.close(slot, 0, 1);
+    assert_eq!(replace().unwrap(), [Value::Int(1), Value::Okay]);
+    permit.release().unwrap();
+}
+
+#[test]
 fn a_slot_that_has_moved_is_followed() {
     let cluster = start(3, 0);
     let (holder, other) = (client(&cluster), client(&cluster));

@@ -25,7 +25,6 @@ const REDIS: [&str; 19] = [
     "protocol/durability.rs",
     "tests/outside/reply.rs",
     "topology/cluster/address.rs",
-    "topology/cluster/route.rs",
     "topology/quorum/tally.rs",
     "topology/quorum/tests.rs",
     "topology/sentinel/finding.rs",

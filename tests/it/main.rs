@@ -70,6 +70,7 @@ mod slow_wait;
 mod start;
 mod thread;
 mod token;
+mod transaction;
 mod version;
 mod wait_end;
 mod wake;

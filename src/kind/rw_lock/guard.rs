@@ -39,7 +39,9 @@ macro_rules! access_guard {
                 /// The callback belongs to the hold: all guards of this thread's hold share it.
                 on_loss;
                 /// The names of the keys must be arguments of the commands, and are asked for before, which is one more
-                /// round trip. Numbers above 2<sup>53</sup> in replies lose digits.
+                /// round trip. Numbers above 2<sup>53</sup> in replies lose digits. A script runs the commands, so one
+                /// that no script may call, such as `EVAL`, is refused: see
+                /// [Limits](crate::guide::limits#transactions-that-a-script-runs).
                 transaction;
                 ///
                 /// If the thread holds the lock several times, only the last release gives it back.

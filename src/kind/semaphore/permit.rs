@@ -33,7 +33,8 @@ hold_methods! {
         /// The callback belongs to these permits.
         on_loss;
         /// The names of the keys must be arguments of the commands, and are asked for before, which is one more round
-        /// trip. Numbers above 2<sup>53</sup> in replies lose digits.
+        /// trip. Numbers above 2<sup>53</sup> in replies lose digits. A script runs the commands, so one that no script may
+        /// call, such as `EVAL`, is refused: see [Limits](crate::guide::limits#transactions-that-a-script-runs).
         transaction;
         /// Several permits of one call are given back together.
         release

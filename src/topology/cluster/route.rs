@@ -71,7 +71,7 @@ impl Directory {
 
             hops += 1;
             let reason = match self.next(slot, &member, &failure) {
-                NextHop::CrossSlot => return Err(cross_slot()),
+                NextHop::CrossSlot => return Err(Failure::cross_slot()),
                 // Two nodes may redirect to each other for a moment after a fail-over, so
                 // redirections are not followed without a bound.
                 NextHop::AtMaster if hops < HOPS => continue,
@@ -281,12 +281,6 @@ impl Group {
 }
 
 const MOVING: &str = "its slot is being moved to another node of the cluster";
-
-/// A transaction names a key of another hash slot. A single server refuses that with the same code.
-fn cross_slot() -> Failure {
-    let text = "a key is not in the slot of the lock";
-    Failure::Refused(redis::make_extension_error("CROSSSLOT".into(), Some(text.into())))
-}
 
 /// Whether a failure may mean that the node is gone or is no longer a master.
 fn is_doubtful(failure: &Failure) -> bool {

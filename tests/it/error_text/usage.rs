@@ -210,6 +210,15 @@ fn holds() -> Vec<Row> {
     rows.push(row("SELECT in a transaction", "use commands on data", error));
     let error = guard.transaction(|pipe| _ = pipe.cmd("GET")).unwrap_err();
     rows.push(row("a command with too few arguments in a transaction", "correct it", error));
+    let permit = client.semaphore("gpu", 2).unwrap().acquire().unwrap();
+    for (did, words) in [
+        ("`EVAL` in a transaction of a permit", &["EVAL", "return 1", "0"][..]),
+        ("an unknown command in a transaction of a permit", &["INCREASE", "sales"]),
+    ] {
+        let error = permit.transaction(|pipe| _ = pipe.cmd(words[0]).arg(&words[1..]));
+        rows.push(row(did, "correct it", error.unwrap_err()));
+    }
+    permit.release().unwrap();
     let error = guard.extend(ms(0)).unwrap_err();
     rows.push(row("`extend` by zero", "choose a span", error));
     let error = guard.keep_for(ms(40 * 86_400_000)).unwrap_err();

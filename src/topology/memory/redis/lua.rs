@@ -101,6 +101,9 @@ impl Interpreter {
         })?;
         let (count, seen) = (Rc::clone(&ticks), Rc::clone(&ticks));
         let is_over = lua.create_function(move |_, ()| Ok(seen.get() > MAX_TICKS))?;
+        let is_known = lua.create_function(|lua, words: MultiValue| {
+            Ok(words_of(lua, &words)?.is_ok_and(|words| command::find(&words).is_ok()))
+        })?;
         // Counts instructions and not time, so that a slow machine does not end a script that a
         // fast one would finish. The error is raised at each further tick as well: a script may
         // catch it with `pcall`, and `is_over` lets the sandbox end it then.
@@ -112,7 +115,7 @@ impl Interpreter {
             Ok(VmState::Continue)
         })?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox.lua");
-        let (environment, globals, main) = sandbox.call((call, sha1hex, is_over))?;
+        let (environment, globals, main) = sandbox.call((call, sha1hex, is_over, is_known))?;
         Ok(Interpreter { lua, environment, globals, main, compiled: Vec::new(), run, ticks })
     }
 

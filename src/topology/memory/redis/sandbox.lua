@@ -1,9 +1,10 @@
 -- What a script sees: the world that Redis gives it, with no global of its own and no way out.
 --
 -- Is called with the function that runs a command, and returns an error as {err = …}; the one that hashes a
--- text; and the one that tells whether the time of the script is over. Returns the environment of all scripts,
--- the table that its globals are read from, and the function that runs a compiled script.
-local run, sha1hex, is_over = ...
+-- text; the one that tells whether the time of the script is over; and the one that tells whether there is a command
+-- of these words. Returns the environment of all scripts, the table that its globals are read from, and the function
+-- that runs a compiled script.
+local run, sha1hex, is_over, is_known = ...
 
 local function refuse()
   error('Attempt to modify a readonly table', 2)
@@ -39,6 +40,14 @@ end
 function redis.error_reply(text)
   local error = string.gsub(text, '^%-', '')
   return {err = string.find(error, ' ', 1, true) and error or 'ERR ' .. error}
+end
+
+-- There is one user here, who may do everything.
+function redis.acl_check_cmd(...)
+  if not is_known(...) then
+    error('Invalid command passed to redis.acl_check_cmd()', 0)
+  end
+  return true
 end
 
 function redis.status_reply(text)

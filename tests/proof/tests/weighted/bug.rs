@@ -60,6 +60,7 @@ const TESTS: &[(&str, fn())] = tests![
     memory::renewal_works_when_memory_is_full,
     memory::changes_work_when_memory_is_full,
     memory::resize_and_force_work_when_memory_is_full,
+    memory::transaction_is_whole_when_memory_is_full,
     memory::beat_is_served_when_memory_is_full,
     kind::set_of_a_user_is_an_error_and_not_touched,
     kind::set_with_marks_and_more_is_data,

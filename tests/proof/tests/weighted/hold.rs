@@ -233,11 +233,8 @@ pub(crate) fn transaction_runs_for_a_holder_alone() {
     on_both(ALL, |lab| {
         lab.take(reader(0));
         let run = |lab: &mut Lab, client: u8| {
-            let attempt = reader(client).text();
-            let arguments =
-                [&attempt, "3", "SET", "y", "1", "2", "GET", "y", "2", "GET", "x", "2", "GET", "z"];
-            let words = command(lab.scripts.text(Name::Transaction, true), arguments.into_iter());
-            lab.command(&words).expect("a reply")
+            let commands = "memory 3 SET y 1 nothing 2 GET y nothing 2 GET x nothing 2 GET z";
+            lab.transact(reader(client), commands).expect("a reply")
         };
         let Value::Array(replies) = run(lab, 0) else { panic!("it holds") };
         assert_eq!(replies[..2], [Value::Okay, Value::BulkString(b"1".to_vec())]);

@@ -7,8 +7,9 @@ use crate::content::Content;
 use crate::redis::{Store, call};
 use crate::request::{
     Attempt, Become, KEYS, LINE, LOCK, Message, Mode, Reply, Request, SIGNS, Weight, channel,
+    command,
 };
-use crate::script::{Scripts, bug};
+use crate::script::{Name, Scripts, bug};
 
 /// Clients that listen.
 const CLIENTS: u8 = 8;
@@ -119,6 +120,14 @@ impl Lab {
     pub(crate) fn ask(&mut self, words: &[&str]) -> Value {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         self.command(&words).expect("no error")
+    }
+
+    /// The transaction of an attempt at a read-write lock: what each command needs, the number of its words, and the words.
+    pub(crate) fn transact(&mut self, attempt: Attempt, commands: &str) -> Result<Value, String> {
+        let attempt = attempt.text();
+        let arguments = std::iter::once(&*attempt).chain(commands.split(' '));
+        let words = command(self.scripts.text(Name::Transaction, true), arguments);
+        self.command(&words)
     }
 
     /// Carries a request out; what it leaves must make sense.

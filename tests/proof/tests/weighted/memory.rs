@@ -1,5 +1,7 @@
 //! A server whose memory is full (rules 16, 41).
 
+use ::redis::Value;
+
 use crate::lab::{on_both, permits, reader, upgradable, writer};
 use crate::request::{ALL, Become, Mode, Reply};
 
@@ -59,6 +61,31 @@ pub(crate) fn renewal_works_when_memory_is_full() {
         assert_eq!(lab.renew(permits(0, 1)), Reply::Done(0));
         assert!(lab.content().holders[0].ends > ends);
         lab.fill(false);
+    });
+}
+
+/// Rule 42.
+#[test]
+pub(crate) fn transaction_is_whole_when_memory_is_full() {
+    const GROWS: &str = "memory 3 SET y 2";
+    const FREES: &str = "write 2 DEL z";
+    on_both(ALL, |lab| {
+        lab.take(reader(0));
+        lab.ask(&["MSET", "y", "1", "z", "1"]);
+        lab.fill(true);
+        let before = lab.content();
+        for commands in [[GROWS, FREES], [FREES, GROWS]] {
+            let refusal = lab.transact(reader(0), &commands.join(" ")).expect_err("a refusal");
+            assert!(refusal.starts_with("OOM ") && refusal.contains("for SET of"), "{refusal}");
+            assert_eq!(lab.ask(&["EXISTS", "y", "z"]), Value::Int(2), "{commands:?}");
+        }
+        let applied = lab.transact(reader(0), &[FREES, "nothing 2 GET z"].join(" "));
+        assert_eq!(applied, Ok(Value::Array(vec![Value::Int(1), Value::Nil])));
+        assert_eq!(lab.content(), before);
+        lab.fill(false);
+        let applied = lab.transact(reader(0), GROWS);
+        assert_eq!(applied, Ok(Value::Array(vec![Value::Okay])));
+        assert_eq!(lab.ask(&["GET", "y"]), Value::BulkString(b"2".to_vec()));
     });
 }
 

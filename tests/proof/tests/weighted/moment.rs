@@ -24,10 +24,8 @@ impl Lab {
     }
 
     fn transaction_at(&mut self, time: u64, attempt: Attempt) -> Value {
-        let arguments = [&attempt.text(), "2", "GET", "y"];
-        let words = command(self.scripts.text(Name::Transaction, true), arguments.into_iter());
         self.set_next(time);
-        self.command(&words).expect("a reply")
+        self.transact(attempt, "nothing 2 GET y").expect("a reply")
     }
 
     /// The key would end with its last lease.

@@ -231,7 +231,7 @@ mod tests {
             ("CHANGE", "5 k k k k k me 1 beat 30000 3000000 60000", Operation::Beat),
             ("INSPECT", "3 k k k 1000", Operation::Inspect),
             ("INSPECT", "3 k k k 1000 found", Operation::Inspect),
-            ("TRANSACTION", "2 k y me 2 GET y", Operation::Transaction),
+            ("TRANSACTION", "2 k y me nothing 2 GET y", Operation::Transaction),
             ("ANNOUNCE", "1 k 60 name", Operation::Announce),
             ("TOUCH", "2 k k me", Operation::Other),
         ] {

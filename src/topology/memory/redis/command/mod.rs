@@ -88,15 +88,27 @@ fn about(_run: &mut Execution, words: &Words) -> CommandResult {
     }
 }
 
-/// The name and the arity of a command, from `COMMAND INFO`. Its flags and all later fields are left out.
+/// The name, the arity and those flags of a command that decide whether it is refused, from `COMMAND INFO`. All later
+/// fields are left out.
 fn info(name: &[u8]) -> Value {
-    named(name).map_or(Value::Nil, |command| {
-        let arity = i64::try_from(command.arity).unwrap_or_default();
-        Value::Array(vec![
-            entry::bulk(command.name.to_ascii_lowercase().as_bytes()),
-            Value::Int(arity),
-        ])
-    })
+    let info = |name: &str, arity, flags: &[&str]| {
+        let flags = flags.iter().map(|flag| Value::SimpleString((*flag).to_owned()));
+        let name = entry::bulk(name.to_ascii_lowercase().as_bytes());
+        Value::Array(vec![name, Value::Int(arity), Value::Array(flags.collect())])
+    };
+    match named(name) {
+        Ok(command) => {
+            let flags: &[&str] = match command.access {
+                Access::Read => &[],
+                Access::Shrink => &["write"],
+                Access::Grow => &["write", "denyoom"],
+            };
+            info(command.name, i64::try_from(command.arity).unwrap_or_default(), flags)
+        }
+        // It is not in the table, as no script may call it.
+        Err(_) if is(name, "EVAL") => info("EVAL", -3, &["noscript"]),
+        Err(_) => Value::Nil,
+    }
 }
 
 /// The keys of a command. It must have at least two words, as Redis 7.0, the strictest version, requires.
@@ -105,13 +117,13 @@ fn keys(asked: &Words) -> CommandResult {
     let Ok(command) = named(name) else {
         return Err(ErrorReply::new("ERR Invalid command specified"));
     };
+    if server::COMMANDS.iter().any(|keyless| keyless.name == command.name) {
+        return Err(ErrorReply::new("ERR The command has no key arguments"));
+    }
     if !command.fits(asked.len()) {
         return Err(ErrorReply::new("ERR Invalid number of arguments specified for command"));
     }
     let keys = match command.name {
-        name if server::COMMANDS.iter().any(|keyless| keyless.name == name) => {
-            return Err(ErrorReply::new("ERR The command has no key arguments"));
-        }
         "DEL" | "UNLINK" | "EXISTS" | "MGET" => &asked[1..],
         _ => &asked[1..2],
     };
