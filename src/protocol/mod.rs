@@ -89,6 +89,7 @@
 //! | 58 | The same holds where the clock of a server that takes over differs from that of the one before it, and where the clocks of two servers of a client differ between which a lock can move. |
 //! | 59 | The word of an election counts while its term is the lock's, and of one term the word with the greatest number stays. Only the script that finds the leader in place writes one. Each script that makes a leader notes its term there. |
 //! | 60 | Each script that changes the leader of an election or its word publishes that, also where nobody leads any more. A message only makes an observer look; its looks follow one another, and it looks without a message, too, once in a heartbeat and at the end of the lease. |
+//! | 61 | A call by which a thread takes a lock once more has what it asks for: a lease that ends no earlier, by one request at most, which it awaits; renewals, while its guard lasts; the copies that the hold does not have. The earliest limit of all guards ends the hold. A failure leaves the hold as it was. |
 //!
 //! These rules hold across a fail-over or a slot migration as long as no write is lost, and the clocks of any two
 //! servers that may have the lock differ by no more than rule 54 says. The next server reads the end of a lease, which
