@@ -41,10 +41,14 @@ impl Holding {
         wait_limit: WaitLimit,
     ) -> Result<Option<Box<InnerCall>>> {
         let (hold, lease) = (&self.hold, &self.hold.lease);
-        let asked = options.lease;
-        // Each reentry comes here, and almost none asks for more: that costs no reading of the clock.
-        let is_kept =
-            lease.is_renewed_to(asked.ttl()) && asked.is_renewed() == options.is_renewed();
+        let (own, asked) = (lease.value.options.lease, options.lease);
+        // Each reentry comes here, and almost none asks for more: that costs no reading of the clock. The renewals of the
+        // hold last as long as this call, and those for another call inside need not, but this one may ask for them, too.
+        let is_kept = lease.has_renewals()
+            && match asked.is_renewed() {
+                true => options.is_renewed() && asked.ttl() <= lease.ttl(),
+                false => own.is_renewed() && asked.ttl() <= own.ttl(),
+            };
         let extended = if is_kept { None } else { self.last_for(asked.ttl(), wait_limit)? };
         let has = |wanted: &Durability| {
             let mut copies = hold.options.durabilities.iter();
@@ -54,7 +58,6 @@ impl Holding {
         let missing = options.durabilities().filter(|it| extended.is_some() || !has(it));
         confirm_again(self, missing)?;
 
-        let own = lease.value.options.lease;
         let is_longer = !own.is_renewed() || own.ttl() < asked.ttl();
         let renewed_to = match asked.is_renewed() && is_longer {
             true => asked.ttl(),

@@ -16,6 +16,7 @@
 mod change;
 mod count;
 mod grant;
+mod inner_call;
 mod inside;
 mod news;
 #[cfg(test)]

@@ -287,6 +287,23 @@ fn longest_of_all_is_renewed_and_each_guard_takes_away_its_own() {
     drop(outer);
 }
 
+/// The guard for which the lease is renewed may be gone before another that was taken inside it.
+#[test]
+fn fixed_lease_does_not_rest_on_the_renewals_of_another_call() {
+    for outer in [fixed(10), renewed(6)] {
+        let bench = Bench::new(Kind::Mutex);
+        let _outer = bench.outer(outer);
+        let first = bench.inner(renewed(30)).unwrap();
+        bench.server.advance(SECOND * 9);
+        let (_second, sent) = bench.exchanges(|| bench.inner(fixed(30)).unwrap());
+        assert_eq!(sent, 1);
+        drop(first);
+        bench.link.cut();
+        bench.server.advance(SECOND * 29);
+        assert!(bench.remaining() > Duration::ZERO);
+    }
+}
+
 #[test]
 fn fixed_lease_in_a_renewed_one_outlasts_an_outage() {
     let bench = Bench::new(Kind::Mutex);
