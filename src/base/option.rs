@@ -398,7 +398,7 @@ impl fmt::Display for Durability {
 /// The options of one lock handle.
 ///
 /// Handles of one name may have different options; each hold follows those of the handle that took
-/// it.
+/// it, and a call inside a hold has [what it asks for](crate::guide::concepts#what-an-inner-call-asks-for).
 /// [Options](crate::guide::options) has all of them in a table.
 ///
 /// ```
@@ -740,7 +740,7 @@ impl LockOptions {
     ///
     /// Each time a thread takes the lock, `WAIT` follows on the same connection: two more commands.
     /// If too few replicas confirm, the lock is released again, and the call fails with
-    /// [`is_not_replicated`](crate::Error::is_not_replicated).
+    /// [`is_not_replicated`](crate::Error::is_not_replicated). A thread that held the lock already holds it as before.
     ///
     /// This makes the loss of a lock in a fail-over less likely, but not impossible: another
     /// replica may be promoted, and renewals do not wait for replicas.

@@ -41,6 +41,9 @@ pub trait DistributedLock {
     /// Waits for the lock of this key for at most `wait`. Returns `false` if somebody else had it
     /// all the time.
     ///
+    /// A thread that holds the key already has at least this `lease` until the matching `unlock`: one that ends later
+    /// makes that of the hold longer, and a renewed one is renewed. The hold keeps the later end.
+    ///
     /// # Errors
     ///
     /// The same as for [`Mutex::try_lock_for`](crate::Mutex::try_lock_for). Also

@@ -199,7 +199,7 @@ impl DistributedLock for LocalLocks {
         let name = name(key)?;
         // Before the queue, or a thread would wait for itself. It also finds out whether this
         // thread can keep a hold at all, so that nothing is acquired for a thread that is ending.
-        match thread_hold::enter(&self.registry, &name, self.once_per_thread)? {
+        match thread_hold::enter(&self.registry, &name, lease, self.once_per_thread)? {
             Entry::Entered => return Ok(true),
             Entry::Busy if self.registry.is_endless(wait) => {
                 return Err(waits_for_itself("that hold is not reentrant").of(&name));
@@ -208,7 +208,8 @@ impl DistributedLock for LocalLocks {
             Entry::Outside => {}
         }
         let grant = self.registry.acquire(&name, wait, lease)?;
-        let adopt = |grant| thread_hold::adopt(&self.registry, name, grant, self.once_per_thread);
+        let once = self.once_per_thread;
+        let adopt = |grant| thread_hold::adopt(&self.registry, name, grant, lease, once);
         Ok(grant.map(adopt).is_some())
     }
 

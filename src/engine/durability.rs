@@ -26,6 +26,16 @@ pub(super) fn confirm(holding: Holding) -> Result<Holding> {
     Err(error.of(holding.name()))
 }
 
+/// Waits until replicas and disks have a lease of which its thread asks for these copies once more. Nothing changes if too
+/// few have it.
+pub(super) fn confirm_again(
+    holding: &Holding,
+    wanted: impl Iterator<Item = Durability>,
+) -> Result<()> {
+    let mut wanted = wanted;
+    wanted.find_map(|wanted| missing(holding, wanted)).map_or(Ok(()), Err)
+}
+
 /// Waits until replicas and disks have what was written under a lease, if its options ask for that.
 pub(crate) fn confirm_written(holding: &Holding) -> Result<()> {
     // The wait is for a later write, and replicas and files apply all writes in order.

@@ -27,10 +27,10 @@ impl Holding {
     /// Renews it for all readers of this process, by a request with this deadline. Returns when it was sent, unless
     /// others wait or that is not known.
     pub(super) fn renew_unless_wanted(&self, deadline: Moment) -> Option<Moment> {
-        let reply = self.lengthen_by(self.hold.lease.ttl(), deadline);
-        let OwnershipReply { sent, waiters, .. } = reply.ok()?;
+        let ttl = self.hold.lease.ttl();
+        let OwnershipReply { sent, waiters, .. } = self.lengthen_by(ttl, deadline).ok()?;
         self.hold.lease.counted(sent, waiters);
-        self.hold.lease.lengthen(sent, self.hold.lease.ttl());
+        self.hold.lease.lengthen(sent, ttl);
         (waiters == Some(0) && self.check_valid().is_ok()).then_some(sent)
     }
 
@@ -43,10 +43,16 @@ impl Holding {
 
     /// Renews it at once, by this thread.
     pub(super) fn come_back(&self) -> Result<()> {
+        self.come_back_by(self.context().exchange_deadline())
+    }
+
+    /// The same by a request with this deadline.
+    pub(super) fn come_back_by(&self, deadline: Moment) -> Result<()> {
         // Fails if it has ended, also since its caller looked.
         let lease = &self.hold.lease;
-        let sent = self.lengthen(lease.ttl())?.sent;
-        lease.renewed(sent);
+        let ttl = lease.ttl();
+        let sent = self.lengthen_by(ttl, deadline)?.sent;
+        lease.renewed(sent, ttl);
         lease.confirmed(sent);
         // A turn of the worker that began before this comes back only at the end of what was the tail then, and the next
         // renewal is due before that.
@@ -88,7 +94,7 @@ impl Holding {
         self.lengthen_by(ttl, self.context().exchange_deadline())
     }
 
-    fn lengthen_by(&self, ttl: Duration, deadline: Moment) -> Result<OwnershipReply> {
+    pub(super) fn lengthen_by(&self, ttl: Duration, deadline: Moment) -> Result<OwnershipReply> {
         self.check_live()?;
         let ttl = self.hold.lease.value.options.lease.key_ttl(ttl);
         let (context, target) = (self.context(), self.slot.target());

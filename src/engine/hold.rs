@@ -14,7 +14,7 @@ use crate::base::error::Error;
 use crate::base::loss::{Loss, LossCause};
 use crate::base::option::{HoldOptions, LockOptions};
 use crate::base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::base::time::{Clock, Moment};
+use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
 use crate::engine::callback::{LossHook, LossHooks};
 use crate::engine::lease::{Grant, Lease};
@@ -36,8 +36,10 @@ pub(crate) struct Hold {
     pub(crate) lease: Arc<Lease>,
     pub(crate) options: HoldOptions,
     token: FencingToken,
-    /// When `max_hold` ends it.
-    limit: Moment,
+    /// When `max_hold` ends it, by its own options.
+    own_limit: Moment,
+    /// The same with the calls inside it. Written under `phase`.
+    limit: AtomicMoment,
     /// When it began: no earlier than Redis granted its lease.
     began: Moment,
     phase: Mutex<HoldPhase>,
@@ -114,7 +116,8 @@ impl Hold {
             lease,
             options,
             token,
-            limit,
+            own_limit: limit,
+            limit: AtomicMoment::new(limit),
             phase: Mutex::new(HoldPhase::Live),
             is_over: AtomicBool::new(false),
             hooks: LossHooks::default(),
@@ -134,7 +137,21 @@ impl Hold {
 
     /// When `max_hold` ends it.
     pub(crate) fn limit(&self) -> Moment {
-        self.limit
+        self.limit.get()
+    }
+
+    /// The same by its own options alone.
+    pub(super) fn own_limit(&self) -> Moment {
+        self.own_limit
+    }
+
+    /// The first of the calls inside it ends it at this moment; [`Moment::FAR`] if none does.
+    pub(super) fn limit_inside(&self, first: Moment) {
+        // Under the phase, and not once a limit is reached: that ends it, whatever the calls inside do then.
+        let phase = self.phase.lock();
+        if matches!(*phase, HoldPhase::Live) && self.lease.now() < self.limit() {
+            self.limit.set(first.min(self.own_limit));
+        }
     }
 
     /// The end of validity; the past once it is not live any more.
@@ -142,7 +159,7 @@ impl Hold {
         if self.is_over.load(Ordering::SeqCst) {
             return Moment::PAST;
         }
-        self.lease.valid_until().min(self.limit)
+        self.lease.valid_until().min(self.limit())
     }
 
     /// The end of its validity, or of the time in which it may be valid again; the past once it is not live any more.
@@ -150,7 +167,7 @@ impl Hold {
         if self.is_over.load(Ordering::SeqCst) {
             return Moment::PAST;
         }
-        self.lease.lost_at().min(self.limit)
+        self.lease.lost_at().min(self.limit())
     }
 
     pub(crate) fn is_valid_at(&self, now: Moment) -> bool {
@@ -207,9 +224,8 @@ impl Hold {
     /// Either the first one has released the lock, or it was lost before: by `DEL`, a forced release, a flush, a fail-over.
     /// Redis has no trace of a release that would tell the two apart, as its usual way is one `DEL`.
     pub(crate) fn perhaps_lost_error(&self, cause: LossCause) -> Error {
-        let OwnerValue { target, options, .. } = &*self.lease.value;
-        let loss =
-            Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
+        let OwnerValue { target, .. } = &*self.lease.value;
+        let loss = Loss::new(target.name().clone(), self.token(), cause, self.lease.is_renewed());
         let found = match cause {
             LossCause::Taken => "found another holder",
             _ => "did not find it",
@@ -224,7 +240,7 @@ impl Hold {
     fn natural_cause(&self, now: Moment) -> Option<LossCause> {
         // The earlier end is the cause: after a suspend both may have passed.
         let first = self.lease.leased_until().max(self.lease.lost_at());
-        if self.limit <= now && self.limit <= first {
+        if self.limit() <= now && self.limit() <= first {
             return Some(LossCause::MaxHold);
         }
         self.lease.expire(now)
@@ -236,8 +252,7 @@ impl Hold {
             LossCause::Unreachable | LossCause::Refused => self.lease.failure(),
             _ => None,
         };
-        let loss =
-            Loss::new(target.name().clone(), self.token(), cause, options.lease.is_renewed());
+        let loss = Loss::new(target.name().clone(), self.token(), cause, self.lease.is_renewed());
         // Only where the silence let another take it: else it was taken from a holder that was heard of.
         let unheard = self.lease.unheard(self.lease.now());
         let was_silent = !options.lease.tail().is_zero() && unheard >= options.lease.ttl();

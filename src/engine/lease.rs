@@ -16,6 +16,8 @@
 mod change;
 mod count;
 mod grant;
+mod inner_call;
+mod inside;
 mod news;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,8 @@ use change::Changes;
 use count::ReentryCount;
 use grant::margin;
 pub(crate) use grant::{Grant, validity};
+pub(crate) use inside::Asked;
+use inside::Inside;
 pub(crate) use news::Count;
 use news::News;
 use usage::{AtomicUsage, Usage};
@@ -98,6 +102,8 @@ pub(crate) struct Lease {
     linger: Duration,
     /// How many renewals the present hold allows; `u32::MAX` if there is no limit.
     most_renewals: AtomicU32,
+    /// What the calls inside its holds ask for. Written under `guarded`.
+    inside: Inside,
     pub(crate) count: ReentryCount,
     /// How a read-write lock is held.
     changes: Changes,
@@ -121,6 +127,8 @@ struct Guarded {
     /// The renewals that have failed since the last that was confirmed. In a box, as most leases never have one, and an
     /// error takes a lot of room.
     failures: Option<Box<Failures>>,
+    /// What each call inside its holds asks for.
+    asked: Vec<Asked>,
 }
 
 /// Renewals that have failed, by what that says about the server.
@@ -199,6 +207,7 @@ impl Lease {
             commands: AtomicU32::new(0),
             renewals_under_way: AtomicU32::new(0),
             most_renewals: AtomicU32::new(most),
+            inside: Inside::new(),
             count: ReentryCount::new(),
             linger: options.linger,
             changes: Changes::new(options.share.access()),
@@ -220,7 +229,17 @@ impl Lease {
 
     /// The time to live for which it is requested and to which it is renewed.
     pub(crate) fn ttl(&self) -> Duration {
-        self.value.options.lease.ttl()
+        let own = self.value.options.lease;
+        match self.inside.ttl() {
+            Some(inside) if own.is_renewed() => inside.max(own.ttl()),
+            Some(inside) => inside,
+            None => own.ttl(),
+        }
+    }
+
+    /// Whether it is renewed: for its holds, or for a call inside one.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.value.options.lease.is_renewed() || self.inside.ttl().is_some()
     }
 
     /// How long it was granted for: after a hand-over a claim, which is shorter than the lease until it is renewed (rule
@@ -270,6 +289,8 @@ impl Lease {
 
     /// A thread holds it from now on, alone, with these options and until this limit at most.
     pub(crate) fn begin_hold(&self, options: &LockOptions, limit: Moment, now: Moment) {
+        // A guard may outlive its hold, as that was released by key.
+        self.forget_asked();
         let most = options.max_renewals.unwrap_or(u32::MAX);
         if most != u32::MAX || self.most_renewals.load(Ordering::SeqCst) != u32::MAX {
             // Each hold counts its renewals for itself.
@@ -403,7 +424,7 @@ impl Lease {
         if tail.is_zero() || until == Moment::PAST || !self.may_come_back(until) {
             return until;
         }
-        until.after(margin(self.ttl(), options) + tail)
+        until.after(margin(options.lease.ttl(), options) + tail)
     }
 
     /// Whether a reply may make it valid once more after this end of its validity.
@@ -491,7 +512,7 @@ impl Lease {
 
     /// When a lease that was last requested at `sent` for `ttl` is due for a renewal, after this many renewals.
     fn renewal_after(&self, sent: Moment, ttl: Duration, renewals: u32) -> Moment {
-        if !self.value.options.lease.is_renewed() || self.are_used_up(renewals) {
+        if !self.is_renewed() || self.are_used_up(renewals) {
             return Moment::FAR;
         }
         let period = ttl / RENEWALS_PER_LEASE;
@@ -502,13 +523,14 @@ impl Lease {
 
     /// Whether its holds count their renewals.
     pub(crate) fn counts_renewals(&self) -> bool {
-        self.most_renewals.load(Ordering::SeqCst) != u32::MAX
+        let own = self.most_renewals.load(Ordering::SeqCst);
+        own.min(self.inside.most_renewals()) != u32::MAX
     }
 
     /// Whether `max_renewals` allows no further renewal.
     fn are_used_up(&self, renewals: u32) -> bool {
-        let most = self.most_renewals.load(Ordering::SeqCst);
-        self.value.options.lease.is_renewed() && most != u32::MAX && renewals >= most
+        let most = self.most_renewals.load(Ordering::SeqCst).min(self.inside.most_renewals());
+        self.is_renewed() && most != u32::MAX && renewals >= most
     }
 
     /// Notes that it lasts in Redis for `ttl` from `sent` on. Never shortens it (rule 14), and changes
@@ -517,15 +539,16 @@ impl Lease {
         self.lengthen_inner(&mut self.guarded.lock(), sent, ttl);
     }
 
-    /// Notes a renewal that was sent at `sent` and confirmed. Returns how many had failed before.
-    pub(crate) fn renewed(&self, sent: Moment) -> u32 {
+    /// Notes a renewal to this time to live that was sent at `sent` and confirmed. Returns how many had failed before.
+    pub(crate) fn renewed(&self, sent: Moment, ttl: Duration) -> u32 {
         let mut guarded = self.guarded.lock();
         let failures = guarded.failures();
-        if !self.lengthen_inner(&mut guarded, sent, self.ttl()) {
+        // Not to the time to live of now: a call inside may have asked for a longer one since the sending.
+        if !self.lengthen_inner(&mut guarded, sent, ttl) {
             return 0;
         }
         guarded.renewals = guarded.renewals.saturating_add(1);
-        self.renew_at.set(self.renewal_after(sent, self.ttl(), guarded.renewals));
+        self.renew_at.set(self.renewal_after(sent, ttl.min(self.ttl()), guarded.renewals));
         failures
     }
 
@@ -592,6 +615,10 @@ impl Lease {
     /// Notes that a renewal failed. Returns how many have since the last that was confirmed.
     pub(crate) fn renewal_failed(&self, failure: Failure) -> u32 {
         let mut guarded = self.guarded.lock();
+        // It was renewed for a call inside alone, which is over.
+        if !self.is_renewed() {
+            return 0;
+        }
         self.failing.store(true, Ordering::SeqCst);
         let failures = guarded.failures.get_or_insert_default();
         failures.note(failure);

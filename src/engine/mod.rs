@@ -60,6 +60,7 @@
 //! | `blocked_call` | who was in the way when a thread went without a lock |
 //! | `acquire` | how the acquirer gets the lease from Redis |
 //! | `upgrade` | how an upgradable reader becomes the writer |
+//! | `inner_call` | what a call asks for by which a thread takes a lock once more |
 //! | `thread_hold` | which holdings a thread has, and how many times |
 //! | `shutdown` | the end of all of it |
 //!
@@ -103,6 +104,7 @@ pub(crate) mod few;
 pub(crate) mod heartbeat;
 pub(crate) mod hold;
 pub(crate) mod holding;
+pub(crate) mod inner_call;
 pub(crate) mod lease;
 pub(crate) mod listener;
 mod long_wait;

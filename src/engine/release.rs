@@ -113,7 +113,7 @@ impl Holding {
     }
 
     /// Keeps observers from being told of the exchanges of a call in its midst.
-    fn begin_call(&self) -> Option<CallUnderWay> {
+    pub(crate) fn begin_call(&self) -> Option<CallUnderWay> {
         self.context().observers.active().map(|_| CallUnderWay::begin())
     }
 

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use crate::base::share::Access;
 use crate::base::sync::{Arc, thread_local};
 use crate::engine::holding::Holding;
+use crate::engine::inner_call::InnerCall;
 use crate::engine::slot::Slot;
 
 /// A thread's hold of one lock, and how many times it holds it.
@@ -22,6 +23,8 @@ pub(crate) struct ThreadHold {
     count: Cell<u32>,
     /// How many of these are upgradable reads, and how many writes, of a read-write lock.
     greater: [Cell<u32>; 2],
+    /// What calls by key ask for that entered it and were not unlocked yet, each with the count with which it entered.
+    kept: RefCell<Vec<(u32, Box<InnerCall>)>>,
     /// Its place in the table: the address of its slot, or of its own hold if another hold has that place.
     place: Cell<*const ()>,
 }
@@ -88,6 +91,8 @@ impl ThreadHold {
                 // that is over.
                 self.count.set(0);
                 forget(self);
+                // It is nothing to the next hold of the lease.
+                drop(self.kept.take());
                 true
             }
             count => {
@@ -95,6 +100,19 @@ impl ThreadHold {
                 false
             }
         }
+    }
+
+    /// A guard is left to this thread, which gives it up by key: what it asks for stays in force until then.
+    pub(crate) fn keep(&self, inner: Option<Box<InnerCall>>) {
+        self.kept.borrow_mut().extend(inner.map(|inner| (self.count(), inner)));
+    }
+
+    /// Takes out what the last call asked for that was left to this thread, as it is given up by key.
+    pub(crate) fn take_kept(&self) -> Option<Box<InnerCall>> {
+        let mut kept = self.kept.borrow_mut();
+        // The calls inside it are given up first.
+        let is_last = kept.last().is_some_and(|(entered, _)| *entered >= self.count());
+        kept.pop_if(|_| is_last).map(|(_, inner)| inner)
     }
 
     fn set(&self, count: u32) {
@@ -112,8 +130,8 @@ impl ThreadHold {
 pub(crate) fn adopt(holding: Holding) -> Rc<ThreadHold> {
     let place = Cell::new(place_of(&holding.slot));
     let access = holding.hold.lease.access();
-    let hold =
-        Rc::new(ThreadHold { holding, count: Cell::new(1), greater: Default::default(), place });
+    let (count, greater, kept) = (Cell::new(1), Default::default(), RefCell::default());
+    let hold = Rc::new(ThreadHold { holding, count, greater, kept, place });
     if let Some(greater) = hold.greater(access) {
         greater.set(1);
     }

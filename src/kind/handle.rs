@@ -261,7 +261,10 @@ impl Handle {
         match find(&self.slot) {
             // A guard for the moment of its release. The thread's other guards stay, and find the
             // count lowered.
-            Some(hold) => ThreadHeld::new(hold, None).release(),
+            Some(hold) => {
+                let inner = hold.take_kept();
+                ThreadHeld::inner(hold, None, inner).release()
+            }
             None => Err(Error::not_held(
                 "not held by this thread: it has not locked it, has unlocked it already, or has made its \
                  guard an OwnedLease; unlock it in the thread that locked it, or release the OwnedLease",

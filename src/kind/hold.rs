@@ -7,6 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::name::Name;
 use crate::base::share::Access;
 use crate::engine::holding::Holding;
+use crate::engine::inner_call::InnerCall;
 use crate::engine::slot::WaitLimit;
 use crate::engine::thread_hold::{ThreadHold, adopt, has_other, is_kept};
 
@@ -29,11 +30,22 @@ pub(crate) struct ThreadHeld {
     hold: Option<Rc<ThreadHold>>,
     /// As what it holds a read-write lock this time.
     access: Option<Access>,
+    /// What it asks for beyond the hold that it entered.
+    inner: Option<Box<InnerCall>>,
 }
 
 impl ThreadHeld {
     pub(super) fn new(hold: Rc<ThreadHold>, access: Option<Access>) -> ThreadHeld {
-        ThreadHeld { _advice: PhantomData, hold: Some(hold), access }
+        ThreadHeld::inner(hold, access, None)
+    }
+
+    /// One more of them, which asks for this.
+    pub(super) fn inner(
+        hold: Rc<ThreadHold>,
+        access: Option<Access>,
+        inner: Option<Box<InnerCall>>,
+    ) -> ThreadHeld {
+        ThreadHeld { _advice: PhantomData, hold: Some(hold), access, inner }
     }
 
     pub(super) fn hold(&self) -> &Rc<ThreadHold> {
@@ -105,7 +117,8 @@ impl ThreadHeld {
                 // Takes the hold out of this thread's table, so that a reentry here waits for the
                 // lock like any other thread. The lease itself goes on.
                 hold.leave(self.access);
-                Ok(OwnedHold(Some(hold.holding().clone())))
+                let inner = self.inner.take();
+                Ok(OwnedHold { holding: Some(hold.holding().clone()), inner })
             }
             // Put back, or the drop would find nothing to release.
             hold => {
@@ -137,6 +150,8 @@ impl ThreadHeld {
     fn count_down(&mut self) -> Result<Left> {
         // Taken first: whatever happens next, the drop that follows finds nothing to release again.
         let Some(hold) = self.hold.take() else { return Ok(Left::Nothing) };
+        // Before a release: what it asked for is nothing to the next hold of the lease.
+        self.inner = None;
         if hold.count() == 0 {
             // Released by key, or left to the worker at the end of the thread. The lock may be
             // another's by now.
@@ -160,8 +175,10 @@ impl ThreadHeld {
         // A thread whose thread-local storage is gone has no table of holds. Kept there, the lock
         // would be renewed for as long as the process lives, and nobody could release it.
         if is_kept(&hold) {
+            hold.keep(self.inner.take());
             return Ok(());
         }
+        self.inner = None;
         // By the worker and not by a drop, which logs its failures: many loggers use thread-local
         // storage, and panic at the end of a thread.
         if hold.leave(self.access) {
@@ -201,16 +218,20 @@ pub(super) fn waits_for_itself(name: &Name, held: Access, wanted: Access) -> Err
 }
 
 /// A hold that belongs to no thread.
-pub(crate) struct OwnedHold(Option<Holding>);
+pub(crate) struct OwnedHold {
+    holding: Option<Holding>,
+    /// What the call asked for whose guard it was, if that entered a hold.
+    inner: Option<Box<InnerCall>>,
+}
 
 impl OwnedHold {
     pub(super) fn new(holding: Holding) -> OwnedHold {
-        OwnedHold(Some(holding))
+        OwnedHold { holding: Some(holding), inner: None }
     }
 
     pub(super) fn holding(&self) -> &Holding {
         // Only methods that consume it take it.
-        self.0.as_ref().expect("a hold is there until it is consumed")
+        self.holding.as_ref().expect("a hold is there until it is consumed")
     }
 
     pub(super) fn access(&self) -> Option<Access> {
@@ -222,19 +243,26 @@ impl OwnedHold {
     pub(super) fn into_thread(mut self) -> ThreadHeld {
         // Also for a lease that was lost on its way: the guard then reports the loss, where an
         // error here would leave the caller without anything to ask for its cause.
-        let holding = self.0.take().expect("a hold is there until it is consumed");
+        let inner = self.inner.take();
+        let holding = self.take().expect("a hold is there until it is consumed");
         let access = holding.hold.lease.access();
-        ThreadHeld::new(adopt(holding), access)
+        ThreadHeld::inner(adopt(holding), access, inner)
     }
 
     /// Ends it. The caller releases the lock.
     pub(super) fn leave(mut self) -> Option<Holding> {
-        self.0.take()
+        self.take()
     }
 
     pub(super) fn release(mut self) -> Result<()> {
         // Taken, so that the drop at the end of this call does not release a second time.
-        self.0.take().map_or(Ok(()), |holding| holding.release())
+        self.take().map_or(Ok(()), |holding| holding.release())
+    }
+
+    fn take(&mut self) -> Option<Holding> {
+        // Before a release: what it asked for is nothing to the next hold of the lease.
+        self.inner = None;
+        self.holding.take()
     }
 }
 
@@ -242,7 +270,7 @@ impl Drop for OwnedHold {
     fn drop(&mut self) {
         // Each error is logged, unlike for a thread's hold. No key releases this one, so none of them
         // is the program's own doing.
-        if let Some(holding) = self.0.take()
+        if let Some(holding) = self.take()
             && let Err(error) = holding.release_dropped()
         {
             log!(warn, "{error}");

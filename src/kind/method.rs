@@ -296,9 +296,11 @@ macro_rules! lock_methods {
         impl $kind {
             /// Waits for the lock without limit, and takes it.
             ///
-            /// A thread that holds it already takes it once more, without a command, unless
-            /// [reentry is turned off](crate::LockOptions::reentrant). Threads that use one client get it in the order
-            /// in which they came.
+            /// A thread that holds it already takes it once more, unless
+            /// [reentry is turned off](crate::LockOptions::reentrant). That costs no command and cannot fail, unless the
+            /// options of this handle ask for a lease that ends later, or for other replicas or disks: see
+            /// [what an inner call asks for](crate::guide::concepts#what-an-inner-call-asks-for). Threads that use one
+            /// client get it in the order in which they came.
             ///
             /// The wait for a *holder* has no end. An outage of Redis that lasts longer than the client's
             /// `give_up_after` ends the wait with an error.
@@ -335,7 +337,8 @@ macro_rules! lock_methods {
 
             /// Tries to take the lock in one attempt; `None` if somebody else has it.
             ///
-            /// A thread that holds it already takes it once more. The client's time-outs bound the attempt.
+            /// A thread that holds it already takes it once more, as in [`lock`](Self::lock). The client's time-outs bound
+            /// the attempt.
             ///
             /// # Errors
             ///
@@ -357,7 +360,8 @@ macro_rules! lock_methods {
 
             /// Waits for the lock for at most `wait`; `None` if somebody else had it all the time.
             ///
-            /// Zero is one attempt. A wait that is too long for the clock has no end.
+            /// Zero is one attempt. A wait that is too long for the clock has no end. A thread that holds it already takes it
+            /// once more, as in [`lock`](Self::lock), and `wait` bounds the request that this may need.
             ///
             /// # Errors
             ///

@@ -18,6 +18,9 @@ pub(crate) fn waits_for_itself(why: &str) -> Error {
     Error::config("reentry", wrong, right)
 }
 
+/// The consequence of a call that asks for more than the hold of its thread has, and did not get it.
+const AS_BEFORE: &str = "this thread holds the lock as before, and not once more";
+
 /// What a thread finds that asks for a lock.
 pub(super) enum Reentry<H = ThreadHeld> {
     /// It holds the lock once more.
@@ -51,7 +54,7 @@ pub(super) fn reenter(
     let name = slot.target().name();
     // A lost hold is not taken anew. The outer section of this thread believes that it has
     // held the lock all along, and would go on over what another holder has changed.
-    if let Err(error) = hold.holding().make_valid() {
+    if let Err(error) = hold.holding().make_valid_within(wait_limit) {
         return Err(error.of(name));
     }
     let (outer, held) = (&hold.holding().hold, hold.holding().hold.lease.access());
@@ -69,14 +72,22 @@ pub(super) fn reenter(
     {
         return Err(hold::waits_for_itself(name, held, wanted));
     }
-    // No command: the count lives in this thread, and reentry must not fail because Redis
-    // is away. But for a hold whose lease is over and may come back, about which Redis was asked above (rule 51).
-    if hold.enter(access) {
-        hold.holding().reentered(access);
-        Ok(Reentry::Entered(ThreadHeld::new(hold, access)))
-    } else {
-        Err(Error::config("hold count", u32::MAX, "a smaller one; release the guards").of(name))
+    // Usually no command: the count lives in this thread, and reentry must not fail because Redis is away. But for a hold
+    // whose lease is over and may come back, about which Redis was asked above (rule 51), and for a call that asks for more
+    // than the hold has (rule 62). An observer that is told of its requests may give the hold up, so that comes last.
+    let under_way = hold.holding().begin_call();
+    let inner = match hold.holding().enter(options, wait_limit) {
+        Ok(inner) => inner,
+        Err(error) if error.is_lost() => return Err(error.of(name)),
+        Err(error) => return Err(error.with_consequence(AS_BEFORE).of(name)),
+    };
+    if !hold.enter(access) {
+        let expected = "a smaller one; release the guards";
+        return Err(Error::config("hold count", u32::MAX, expected).of(name));
     }
+    drop(under_way);
+    hold.holding().reentered(access);
+    Ok(Reentry::Entered(ThreadHeld::inner(hold, access, inner)))
 }
 
 /// Whether a call that enters no hold may wait, for the share of these options. It returns an error where it would wait

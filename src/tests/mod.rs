@@ -9,6 +9,7 @@
 //! | `task_queue` | what the worker has to do while leases come and go |
 //! | `owned` | holds that belong to no thread |
 //! | `reentry` | holds that their thread may not take again |
+//! | `inner_call` | what a call asks for by which a thread takes a lock once more |
 //! | `crowd` | a bound on the threads that wait |
 //! | `cancel` | waits that are cancelled while their last request is under way |
 //! | `claim` | those of many locks that are free |
@@ -37,6 +38,7 @@ mod close;
 mod crowd;
 mod double;
 mod election;
+mod inner_call;
 mod keep;
 mod lock_all;
 mod locks;

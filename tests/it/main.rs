@@ -27,6 +27,7 @@ mod fork;
 mod handoff;
 mod hold;
 mod holder;
+mod inner_call;
 mod input;
 mod inspect;
 mod keep;

@@ -413,3 +413,38 @@ fn impossible_settings_are_rejected_before_any_io() {
         names(&client.mutex_with("x", options).unwrap_err(), parts);
     }
 }
+
+/// A thread that holds the lock already has to wait for the replica, too, unless it has.
+#[test]
+fn inner_call_waits_for_the_copies_that_the_hold_does_not_have() {
+    let master = master();
+    let replica = replica_of(&master);
+    let client = patient(&master);
+    let lock = |options: LockOptions| client.mutex_with("x", options).unwrap();
+    let lease = |span| LockOptions::new().lease(Lease::fixed(span));
+    let replicated = |options: LockOptions| options.min_replicas(1, SOON / 2);
+    let (short, long) = (SOON * 60, SOON * 120);
+    let outer = lock(lease(short)).lock().unwrap();
+    let inner = lock(replicated(lease(short))).lock().unwrap();
+    assert_eq!(waits(&master), 1);
+    drop((inner, outer));
+    // Those that it has, it has, but not of a lease that is longer.
+    let outer = lock(replicated(lease(short))).lock().unwrap();
+    drop(lock(replicated(lease(short))).lock().unwrap());
+    assert_eq!(waits(&master), 2);
+    let inner = lock(replicated(lease(long))).lock().unwrap();
+    assert_eq!(waits(&master), 3);
+    until("the replica has the longer lease", || {
+        ask::<i64>(&replica, &["PTTL", "x"]) > i64::try_from(short.as_millis()).unwrap()
+    });
+    drop((inner, outer));
+    let outer = lock(lease(short)).lock().unwrap();
+    replica.pause();
+    let error = lock(lease(short).min_replicas(1, ms(200))).lock().map(drop).unwrap_err();
+    replica.resume();
+    assert!(error.is_not_replicated(), "{error}");
+    assert!(error.to_string().contains("holds the lock as before"), "{error}");
+    assert!(outer.is_valid() && outer.hold_count() == 1);
+    outer.release().unwrap();
+    assert!(!exists(&master, "x"));
+}

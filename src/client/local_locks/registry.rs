@@ -55,8 +55,14 @@ struct LocalWaiter {
 #[derive(Clone, Copy)]
 pub(super) struct LocalGrant {
     pub(super) token: FencingToken,
-    since: Moment,
-    valid_until: Moment,
+    pub(super) since: Moment,
+    pub(super) valid_until: Moment,
+}
+
+/// When this lease ends that begins at `since`, and when its limit ends a hold.
+pub(super) fn lease_ends(lease: Lease, since: Moment) -> (Moment, Moment) {
+    let until = if lease.is_renewed() { Moment::FAR } else { since.after(lease.ttl()) };
+    (until, lease.limit.map_or(Moment::FAR, |limit| since.after(limit)))
 }
 
 impl Registry {
@@ -105,9 +111,9 @@ impl Registry {
             }
             // Before the deadline is checked: a wait of zero takes a free lock.
             if is_first && free_at <= now {
-                let end = if lease.is_renewed() { Moment::FAR } else { now.after(lease.ttl()) };
-                let end = end.min(lease.limit.map_or(Moment::FAR, |limit| now.after(limit)));
-                let grant = LocalGrant { token: state.next_token(), since: now, valid_until: end };
+                let (end, limit) = lease_ends(lease, now);
+                let (token, valid_until) = (state.next_token(), end.min(limit));
+                let grant = LocalGrant { token, since: now, valid_until };
                 state.change(name, |lock| {
                     lock.holder = Some(grant);
                     lock.queue.pop_front();
@@ -125,6 +131,28 @@ impl Registry {
                 waiter.woken.wait_for(&mut state, span);
             });
         }
+    }
+
+    /// The present moment.
+    pub(super) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Makes a hold end at this moment. Returns it; `None` if it is over.
+    pub(super) fn end_at(
+        &self,
+        name: &Name,
+        grant: LocalGrant,
+        valid_until: Moment,
+    ) -> Option<LocalGrant> {
+        let mut state = self.state.lock();
+        // Under the lock, as in `release`: one that is valid now is still the holder.
+        if !self.is_valid(grant) {
+            return None;
+        }
+        let grant = LocalGrant { valid_until, ..grant };
+        state.change(name, |lock| lock.holder = Some(grant));
+        Some(grant)
     }
 
     /// Frees the lock if this hold still has it. Returns whether the hold was valid until now.

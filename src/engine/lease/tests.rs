@@ -1,6 +1,7 @@
 //! A lease and its hold, whose end coincides with replies about it.
 
 mod bound;
+mod inside;
 
 use super::*;
 use crate::base::id::Identity;
@@ -77,7 +78,7 @@ fn renewal_confirmed_during_a_hand_off_is_for_the_next_hold() {
     let next =
         Hold::next(&bench.lease, &renewed(), bench.clock.now()).expect("it may be passed on");
     drop(under_way);
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!(next.valid_until(), validity(sent, LEASE, &renewed().of_request()));
     assert!(bench.lease.renew_at() < next.valid_until(), "lost before it is renewed: {next:?}");
     assert_eq!(bench.hold.valid_until(), Moment::PAST, "the hold before is over");
@@ -90,7 +91,7 @@ fn renewal_confirmed_after_the_release_changes_nothing() {
     let before = (bench.lease.leased_until(), bench.lease.renew_at());
     assert!(bench.hold.begin_release().is_some());
     bench.lease.release();
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);
     assert!(bench.lease.is_over() && !bench.lease.lose(LossCause::Deleted, sent));
     // Its removal reaches as far as the lease in Redis.
@@ -121,7 +122,7 @@ fn lost_lease_ends_all_its_holds_and_gets_no_other() {
     assert!(!bench.hold.is_valid_at(now));
     assert!(Hold::next(&bench.lease, &renewed(), now).is_none());
     assert_eq!(bench.hold.expire(now).expect("lost").cause(), LossCause::Taken);
-    bench.lease.renewed(now);
+    bench.lease.renewed(now, bench.lease.ttl());
     assert!(bench.lease.is_over(), "a late reply revives it");
 }
 
@@ -172,7 +173,7 @@ fn leases_that_are_taken_over_and_over_share_the_turns_of_the_worker() {
 #[test]
 fn worker_comes_before_a_lingering_lease_is_stale() {
     let bench = Bench::new(renewed().linger(SECOND * 12));
-    bench.lease.renewed(bench.begin);
+    bench.lease.renewed(bench.begin, bench.lease.ttl());
     bench.lease.confirmed(bench.begin);
     let now = bench.at(SECOND / 10);
     bench.lease.linger(now.after(SECOND * 12));
@@ -193,14 +194,14 @@ fn next_hold_counts_its_renewals_for_itself() {
     let most = renewed().max_renewals(1);
     let bench = Bench::new(most);
     let sent = bench.at(SECOND);
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!(bench.lease.renew_at(), Moment::FAR, "used up");
     let next = Hold::next(&bench.lease, &most, sent).expect("it may be passed on");
     assert!(bench.lease.renew_at() < next.valid_until());
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!(bench.lease.renew_at(), Moment::FAR, "used up");
     let _last = Hold::next(&bench.lease, &renewed(), sent).expect("it may be passed on");
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert!(bench.lease.renew_at() < Moment::FAR, "it has no limit");
 }
 
@@ -208,7 +209,7 @@ fn next_hold_counts_its_renewals_for_itself() {
 fn renewal_confirmed_in_time_changes_all_of_the_lease() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!(bench.hold.valid_until(), validity(sent, LEASE, &renewed().of_request()));
     assert!(bench.lease.renew_at() > sent.after(LEASE / 4));
     assert_eq!(bench.lease.perhaps_until(), Moment::PAST);
@@ -223,7 +224,7 @@ fn late_renewal_reply_revives_no_hold() {
         let now = bench.at(CLAIM);
         assert!(bench.hold.is_live() && !bench.hold.is_valid_at(now));
         if renewal {
-            bench.lease.renewed(sent);
+            bench.lease.renewed(sent, bench.lease.ttl());
         } else {
             bench.lease.lengthen(sent, LEASE);
         }
@@ -242,7 +243,7 @@ fn hold_lost_during_its_renewal_is_released() {
     let renewal = bench.lease.renewal();
     bench.at(CLAIM);
     assert!(Holding::new(&bench.slot, Arc::clone(&bench.hold)).release().unwrap_err().is_lost());
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     drop(renewal);
     let worker = &bench.slot.context().worker;
     assert_eq!(worker.wait_released(Moment::PAST).len(), 1, "nobody gives it back");
@@ -284,7 +285,7 @@ fn cause_of_a_loss_is_the_kind_of_most_failures() {
     // A confirmed one ends what was before.
     let bench = Bench::new(renewed());
     bench.lease.renewal_failed(refused());
-    bench.lease.renewed(bench.clock.now());
+    bench.lease.renewed(bench.clock.now(), bench.lease.ttl());
     bench.lease.renewal_failed(Failure::silent());
     assert_eq!(
         bench.hold.expire(bench.at(SECOND * 60)).expect("lost").cause(),

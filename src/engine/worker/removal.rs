@@ -33,7 +33,8 @@ impl Removal {
         let value = &lease.value;
         let tail = value.options.lease.tail();
         let end = lease.leased_until().after(tail).max(lease.perhaps_until());
-        let ttl = value.key_ttl();
+        // It may be renewed for longer than was asked for at first (rule 62).
+        let ttl = value.key_ttl().max(value.options.lease.key_ttl(lease.ttl()));
         let skew = value.options.clock_skew(end.since(now));
         // The lease may have been extended beyond its usual length, and it ends in Redis later than here: by the
         // allowances, by the drift in the time since, and by the difference of the clocks if it is on another

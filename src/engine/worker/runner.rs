@@ -592,7 +592,7 @@ pub(super) fn need(lease: &Lease, now: Moment, was_retaken: bool) -> Option<Leas
         return None;
     }
     if lease.needs_renewal(now, was_retaken) {
-        return Some(LeaseNeed::Renew);
+        return Some(LeaseNeed::Renew(lease.ttl()));
     }
     if !lease.is_held() {
         return None;

@@ -593,7 +593,8 @@ fn renewal_that_fails_during_its_release_is_no_warning() {
     let (lease, slot) = (Arc::clone(&hold.lease), Arc::<Slot>::downgrade(&slot));
     let _under_way = lease.renewal();
     let watched = Watched { lease, slot };
-    let request = WorkerRequest::Lease { need: LeaseNeed::Renew, watched, _under_way };
+    let request =
+        WorkerRequest::Lease { need: LeaseNeed::Renew(hold.lease.ttl()), watched, _under_way };
     hold.lease.release();
     let mut report = Report::default();
     let protocol = &*engine.protocol;
@@ -633,7 +634,7 @@ fn lease_is_renewed_before_its_end_and_not_at_it() {
     let end = leases[0].lost_at();
     assert!(need(&leases[0], end, false).is_none());
     let before = need(&leases[0], end.before(Duration::from_nanos(1)), false);
-    assert!(matches!(before, Some(LeaseNeed::Renew)));
+    assert!(matches!(before, Some(LeaseNeed::Renew(ttl)) if ttl == leases[0].ttl()));
 }
 
 /// So many of that name.
@@ -761,7 +762,8 @@ fn silent_lease_insists_after_a_refusal_by_a_node_that_moves_its_slot() {
         let slot: Weak<dyn WatchedSlot> = Arc::<Slot>::downgrade(&slot);
         let watched = Watched { lease: Arc::clone(lease), slot };
         let _under_way = lease.renewal();
-        let request = WorkerRequest::Lease { need: LeaseNeed::Renew, watched, _under_way };
+        let request =
+            WorkerRequest::Lease { need: LeaseNeed::Renew(hold.lease.ttl()), watched, _under_way };
         let reply = Err(Failure::refused(refusal));
         request.handle_reply(reply, clock.now(), &*engine.protocol, &mut Report::default());
         clock.put_forward(clock.now().after(DEAD_AFTER));

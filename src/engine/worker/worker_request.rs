@@ -37,7 +37,8 @@ pub(super) enum WorkerRequest {
 /// For what a request about a lease is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseNeed {
-    Renew,
+    /// Renew it to this time to live.
+    Renew(Duration),
     /// Show the count of reentries.
     Show,
     /// Ask whether a lease that is doubted is still there.
@@ -62,15 +63,18 @@ impl WorkerRequest {
         match self {
             WorkerRequest::Lease { need, watched, .. } => {
                 let lease = &*watched.lease;
-                let (ttl, count) = (lease.value.key_ttl(), || lease.count.show());
+                let count = || lease.count.show();
                 let command = match *need {
-                    LeaseNeed::Renew => match lease.yields_for() {
-                        Duration::ZERO => LeaseCommand::Renew { ttl, count: count() },
-                        tail => {
-                            let is_silent = lease.is_silent(lease.now());
-                            LeaseCommand::RenewOrYield { ttl, tail, is_silent }
+                    LeaseNeed::Renew(ttl) => {
+                        let ttl = lease.value.options.lease.key_ttl(ttl);
+                        match lease.yields_for() {
+                            Duration::ZERO => LeaseCommand::Renew { ttl, count: count() },
+                            tail => {
+                                let is_silent = lease.is_silent(lease.now());
+                                LeaseCommand::RenewOrYield { ttl, tail, is_silent }
+                            }
                         }
-                    },
+                    }
                     LeaseNeed::Show => LeaseCommand::Renew { ttl: MIN_RENEWAL, count: count() },
                     LeaseNeed::Ask => {
                         // It may end earlier there than its holder believes, as after a step of the server's clock. It is
@@ -80,7 +84,7 @@ impl WorkerRequest {
                         LeaseCommand::Renew { ttl: ttl.max(MIN_RENEWAL), count: count() }
                     }
                     LeaseNeed::Change(Change { number, access, .. }) => {
-                        LeaseCommand::Change { ttl, number, to: access }
+                        LeaseCommand::Change { ttl: lease.value.key_ttl(), number, to: access }
                     }
                 };
                 LeaseRequest { target: &lease.value.target, owner: &lease.value.bytes, command }
@@ -93,7 +97,7 @@ impl WorkerRequest {
     }
 
     pub(super) fn is_renewal(&self) -> bool {
-        matches!(self, WorkerRequest::Lease { need: LeaseNeed::Renew, .. })
+        matches!(self, WorkerRequest::Lease { need: LeaseNeed::Renew(_), .. })
     }
 
     /// What is left to do if its reply cannot be dealt with.
@@ -109,7 +113,7 @@ impl WorkerRequest {
     /// When its lease ends, if that is ahead: by then it must be renewed, or found lost.
     pub(super) fn end(&self, now: Moment) -> Moment {
         match self {
-            WorkerRequest::Lease { need: LeaseNeed::Renew, watched, .. } => {
+            WorkerRequest::Lease { need: LeaseNeed::Renew(_), watched, .. } => {
                 match time_left(&watched.lease, now) {
                     // Nothing is left to save, so it must not cut the time of the others.
                     Duration::ZERO => Moment::FAR,
@@ -135,8 +139,8 @@ impl WorkerRequest {
                     // Whether this still counts the lease decides: it may have ended, or been released, since
                     // the sending.
                     match need {
-                        LeaseNeed::Renew => {
-                            report.renewed(lease, lease.renewed(sent));
+                        LeaseNeed::Renew(ttl) => {
+                            report.renewed(lease, lease.renewed(sent, ttl));
                             lease.confirmed(sent);
                             lease.counted(sent, waiters);
                         }
@@ -186,12 +190,12 @@ fn failed(
     let retry = retry_at(left, now).max(now.after(least)).min(lease.lost_at());
     let is_live = !lease.is_over();
     match need {
-        LeaseNeed::Renew if failure.is_yield() => lease.yielded(now),
-        LeaseNeed::Renew => {
+        LeaseNeed::Renew(_) if failure.is_yield() => lease.yielded(now),
+        LeaseNeed::Renew(ttl) => {
             // Redis may have renewed it all the same. Should the lease be lost, its release must reach
             // that far.
             if may_remain(protocol, &lease.value.bytes, &failure) {
-                lease.may_last_until(now.after(lease.value.key_ttl()));
+                lease.may_last_until(now.after(lease.value.options.lease.key_ttl(ttl)));
             }
             // A node that moves the slot refuses what names a queue that is not there. Nobody who waits can ask it then, so
             // the lease insists as beside a dead one.

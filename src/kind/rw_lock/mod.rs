@@ -153,12 +153,12 @@ macro_rules! access_methods {
 
 access_methods! {
     ReadGuard, Read, "as a reader, beside others";
-    /// A thread that holds the lock in any way takes it once more, without a command.
+    /// A thread that holds the lock in any way takes it once more, as in [`Mutex::lock`](crate::Mutex::lock).
     read, try_read, try_read_for, try_read_until
 }
 access_methods! {
     WriteGuard, Write, "as the writer, alone";
-    /// A thread that writes takes it once more, without a command.
+    /// A thread that writes takes it once more, as in [`Mutex::lock`](crate::Mutex::lock).
     write, try_write, try_write_for, try_write_until
 }
 access_methods! {

@@ -97,7 +97,7 @@ fn renewed_lease_lasts_as_long_as_the_hold() {
 fn unlock_of_a_lost_hold_reports_it_and_spares_next_holder() {
     let (locks, clock) = standing_still();
     assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
-    assert!(locks.try_lock("x", NOW, Lease::fixed(HOUR)).unwrap(), "reentry");
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap(), "reentry");
     clock.pass(SECOND);
     assert!(locks.try_lock("x", NOW, Lease::default()).unwrap_err().is_lost());
     thread::scope(|scope| {
@@ -298,4 +298,53 @@ fn waits_and_the_grace_end_at_once() {
         assert_eq!((report.cancelled(), report.finished()), (3, 1), "{report}");
     });
     assert!(locks.registry.is_empty());
+}
+
+/// As over Redis.
+#[test]
+fn inner_call_has_what_it_asks_for() {
+    let (locks, clock) = standing_still();
+    let lock = |lease| assert!(locks.try_lock("x", NOW, lease).unwrap());
+    lock(Lease::fixed(SECOND));
+    lock(Lease::fixed(SECOND * 10));
+    locks.unlock("x").unwrap();
+    clock.pass(SECOND * 9);
+    assert!(locks.is_held("x") && !is_free(&locks), "it keeps the later end");
+    // It is renewed until its unlock, and not beyond the lease that was renewed.
+    lock(Lease::renewed(SECOND * 5));
+    lock(Lease::fixed(SECOND));
+    locks.unlock("x").unwrap();
+    clock.pass(HOUR);
+    assert!(locks.is_held("x") && !is_free(&locks));
+    locks.unlock("x").unwrap();
+    clock.pass(SECOND * 4);
+    assert!(locks.is_held("x"));
+    // The earliest limit counts, until its unlock.
+    lock(Lease::renewed(HOUR).at_most(SECOND * 100));
+    lock(Lease::renewed(HOUR).at_most(SECOND * 10));
+    clock.pass(SECOND * 9);
+    locks.unlock("x").unwrap();
+    clock.pass(SECOND * 80);
+    assert!(locks.is_held("x") && !is_free(&locks));
+    clock.pass(SECOND * 11);
+    assert!(!locks.is_held("x") && is_free(&locks));
+    assert!(locks.unlock("x").unwrap_err().is_lost());
+    assert!(locks.unlock("x").unwrap_err().is_lost());
+    assert!(locks.unlock("x").unwrap_err().is_not_held());
+}
+
+/// The next thread waits for the end that the inner call has moved.
+#[test]
+fn waiter_gets_the_lock_at_the_later_end() {
+    let (locks, clock) = standing_still();
+    assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND)).unwrap());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.try_lock("x", HOUR, Lease::default()).unwrap());
+        until(|| clock.next_due() == Some(clock.now().after(SECOND)));
+        assert!(locks.try_lock("x", NOW, Lease::fixed(SECOND * 10)).unwrap());
+        until(|| clock.next_due() == Some(clock.now().after(SECOND * 10)));
+        clock.pass(SECOND * 10);
+        assert!(waiting.join().unwrap());
+    });
+    assert!(locks.unlock("x").unwrap_err().is_lost());
 }

@@ -30,7 +30,7 @@ fn reply_is_late_at_the_end_and_not_before() {
             let sent = bench.at(SECOND);
             let (before, end) = (bench.lease.valid_until(), bench.lease.lost_at());
             bench.clock.put_forward(end.before(early));
-            bench.lease.renewed(sent);
+            bench.lease.renewed(sent, bench.lease.ttl());
             let is_longer = bench.lease.valid_until() > before;
             assert_eq!(is_longer, early == STEP, "{early:?} before the end of {options:?}");
         }
@@ -91,7 +91,7 @@ fn claim_is_renewed_early_and_is_none_after_a_whole_lease() {
     assert_eq!(bench.lease.renew_at(), bench.begin.after(CLAIM_RENEWED_AFTER));
     bench.lease.lengthen(bench.begin, LEASE - STEP);
     assert!(bench.lease.is_claim(), "it was extended for less");
-    bench.lease.renewed(bench.begin);
+    bench.lease.renewed(bench.begin, bench.lease.ttl());
     assert!(!bench.lease.is_claim());
     assert!(!Bench::granted(renewed(), LEASE).lease.is_claim());
     let fixed = Bench::new(LockOptions::new().lease(LeaseOption::fixed(LEASE)));
@@ -102,10 +102,10 @@ fn claim_is_renewed_early_and_is_none_after_a_whole_lease() {
 fn next_hold_has_the_limit_of_renewals_that_the_one_before_had_not() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     let _next = Hold::next(&bench.lease, &renewed().max_renewals(1), sent).expect("passed on");
     assert!(bench.lease.renew_at() < Moment::FAR);
-    bench.lease.renewed(sent);
+    bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!(bench.lease.renew_at(), Moment::FAR, "used up");
 }
 
@@ -177,7 +177,7 @@ fn lease_that_comes_back_with_no_time_left_is_not_told_to_be_back() {
         let now = bench.lease.valid_until();
         bench.clock.put_forward(now);
         assert!(matches!(bench.lease.next_silence(now), Some((Silence::Begun(_), _))));
-        bench.lease.renewed(bench.begin.after(late));
+        bench.lease.renewed(bench.begin.after(late), bench.lease.ttl());
         let told = bench.lease.next_silence(now);
         let is_back = matches!(told, Some((Silence::Over(_), _)));
         assert_eq!(is_back, late == STEP, "{told:?}");
