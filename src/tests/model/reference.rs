@@ -134,6 +134,13 @@ impl Model {
                 Some(true) if !may_enter && waits => Expected::Refused,
                 Some(true) if !may_enter => Expected::Busy,
                 Some(true) => {
+                    // One that asks for a later end asks Redis for it (rule 62).
+                    let (ttl, renewed) = LEASES[client];
+                    let until = self.now + ttl - ttl / 100 - 2;
+                    let is_longer = !renewed && until > hold.valid_until + ttl / 100 + 2;
+                    if is_longer && self.extend(client, name, ttl) == Expected::Lost {
+                        return Expected::Lost;
+                    }
                     self.holds[client][name].iter_mut().for_each(|hold| hold.count += 1);
                     Expected::Granted
                 }
