@@ -7,12 +7,14 @@ use redis::{Pipeline, Value};
 
 type Words<'a> = &'a [&'a str];
 
+type Transact = dyn Fn(&[Words<'_>]) -> Result<Vec<Value>>;
+
 /// A lock of some kind that is held.
 struct Held {
     kind: &'static str,
     /// Whether a script runs its transactions.
     is_by_script: bool,
-    transact: Box<dyn Fn(&[Words<'_>]) -> Result<Vec<Value>>>,
+    transact: Box<Transact>,
 }
 
 fn add(commands: &[Words<'_>], pipe: &mut Pipeline) {

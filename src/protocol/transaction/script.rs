@@ -67,6 +67,9 @@ pub(super) fn apply(
     }
 }
 
+/// What each command needs of the server.
+type Needs = Vec<&'static [u8]>;
+
 /// Asks the server about the commands before any of them runs. Returns what each needs, and the keys of all. If a script
 /// cannot run one of them, the whole transaction is refused.
 ///
@@ -76,7 +79,7 @@ fn ask(
     session: &mut dyn Session,
     commands: &[Words<'_>],
     deadline: Moment,
-) -> Result<(Vec<&'static [u8]>, Vec<Vec<u8>>), Failure> {
+) -> Result<(Needs, Vec<Vec<u8>>), Failure> {
     let mut names: Vec<&[u8]> = commands.iter().map(|words| words[0]).collect();
     names.sort_unstable();
     names.dedup();
