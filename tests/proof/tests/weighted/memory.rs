@@ -71,7 +71,9 @@ pub(crate) fn transaction_is_whole_when_memory_is_full() {
     const FREES: &str = "write 2 DEL z";
     on_both(ALL, |lab| {
         lab.take(reader(0));
-        lab.ask(&["MSET", "y", "1", "z", "1"]);
+        for key in ["y", "z"] {
+            lab.ask(&["SET", key, "1"]);
+        }
         lab.fill(true);
         let before = lab.content();
         for commands in [[GROWS, FREES], [FREES, GROWS]] {
@@ -81,7 +83,7 @@ pub(crate) fn transaction_is_whole_when_memory_is_full() {
         }
         let applied = lab.transact(reader(0), &[FREES, "nothing 2 GET z"].join(" "));
         assert_eq!(applied, Ok(Value::Array(vec![Value::Int(1), Value::Nil])));
-        assert_eq!(lab.content(), before);
+        assert_eq!(lab.content().holders, before.holders);
         lab.fill(false);
         let applied = lab.transact(reader(0), GROWS);
         assert_eq!(applied, Ok(Value::Array(vec![Value::Okay])));
