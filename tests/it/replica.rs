@@ -89,11 +89,11 @@ fn replica_has_the_lock_before_lock_returns() {
 }
 
 #[test]
-fn reentry_and_other_handles_do_not_wait_for_replicas() {
+fn reentry_and_handles_that_ask_for_none_do_not_wait_for_replicas() {
     let server = server();
     let client = patient(&server);
     let guard = client.mutex("x").unwrap().lock().unwrap();
-    let again = client.mutex_with("x", replicated()).unwrap().try_lock().unwrap().unwrap();
+    let again = client.mutex("x").unwrap().try_lock().unwrap().unwrap();
     assert_eq!(again.hold_count(), 2);
     again.release().unwrap();
     guard.release().unwrap();
