@@ -76,7 +76,9 @@ fn broken_pipeline_goes_on_with_what_has_no_reply() {
     // One attempt: what the first pipeline took must not be in the way of the second.
     let guard = client.try_lock_all(parts(&client, &names)).unwrap().expect("nobody else has them");
     assert_eq!(cut.fired(), 1);
-    assert_eq!(server.command_calls(&["evalsha"]), 5 + 3);
+    // Those that were granted before the connection broke may be asked about since (rule 61).
+    let scripts = server.command_calls(&["evalsha"]);
+    assert!((5 + 3..=5 + 3 + 2).contains(&scripts), "{scripts} scripts");
     for (name, token) in guard.fencing_tokens() {
         let fence = format!("{{{}}}:fence", String::from_utf8_lossy(name));
         assert_eq!(ask::<u64>(&server, &["GET", &fence]), token.get());
