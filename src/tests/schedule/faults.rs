@@ -221,6 +221,10 @@ impl Backend for FaultyBackend {
         Backend::discard_connections(&self.memory, key)
     }
 
+    fn unbroken_since(&self, target: &Target) -> Moment {
+        self.memory.unbroken_since(target)
+    }
+
     fn publishers(&self) -> Arc<dyn Publishers> {
         self.memory.publishers()
     }
