@@ -323,7 +323,7 @@ fn lease_is_passed_on_only_to_compatible_options() {
 fn lease_with_an_unanswered_command_is_not_passed_on() {
     let server = server();
     warm(&server);
-    for what in ["acquire", "extend", "extend again", "check"] {
+    let play = |what| {
         let proxy = Proxy::start(&server).unwrap();
         // Shorter than a lease goes round in any case.
         let builder = patient(LockClient::builder(proxy.url())).command_timeout(ms(600));
@@ -349,7 +349,7 @@ fn lease_with_an_unanswered_command_is_not_passed_on() {
         }
         assert!(fault.fired() > 0, "{what}");
         fault.remove();
-        thread::scope(|scope| {
+        let commands = thread::scope(|scope| {
             let next = scope.spawn(|| {
                 let guard = lock.lock().unwrap();
                 let commands = sent(&server);
@@ -359,14 +359,18 @@ fn lease_with_an_unanswered_command_is_not_passed_on() {
             until("it waits", || guard.waiters() == 1);
             server.reset_stats();
             guard.release().unwrap();
-            let commands = next.join().unwrap();
-            // Who only asked has nothing that could run late. The others give it back and take it anew,
-            // and the worker may make sure of what was lost.
-            let right = if what == "check" { commands == 0 } else { commands >= 2 };
-            assert!(right, "{commands} scripts after {what}");
+            next.join().unwrap()
         });
         until("it is given back", || !exists(&server, "x"));
+        commands
+    };
+    // They give it back and take it anew, and the worker may make sure of what was lost.
+    for what in ["acquire", "extend", "extend again"] {
+        let commands = play(what);
+        assert!(commands >= 2, "{commands} scripts after {what}");
     }
+    // Who only asked has nothing that could run late. A hold that lasted for long, as on a slow machine, is not passed on.
+    assert!((0..5).any(|_| play("check") == 0), "it is never passed on");
 }
 
 /// `max_hold` counts per hold, and not from the first of them.

@@ -92,6 +92,25 @@ impl Terminal {
         self.press(&format!("{line}\n"));
     }
 
+    /// Types a line until the shell prints this. It drops what is typed while it cleans up after an interrupt.
+    fn enter_until(&mut self, line: &str, text: &str) {
+        for _ in 0..9 {
+            self.enter(line);
+            let end = Instant::now() + Duration::from_secs(1);
+            let is_shown = || {
+                let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+                screen[self.seen..].contains(text)
+            };
+            while !is_shown() && Instant::now() < end {
+                sleep(Duration::from_millis(2));
+            }
+            if is_shown() {
+                break;
+            }
+        }
+        self.expect(text);
+    }
+
     /// Types lines until `cat` returns one: the shell takes those that come before it has given the terminal away.
     fn enter_to_cat(&mut self, line: &str) {
         let (screen, seen) = (Arc::clone(&self.screen), self.seen);
@@ -134,13 +153,11 @@ fn ctrl_c_ends_the_job_and_the_loop_around_it() {
         terminal.enter(&job);
         terminal.expect("up42");
         terminal.press("\x03");
-        terminal.enter("echo status=$?.");
-        terminal.expect("status=130.");
+        terminal.enter_until("echo status=$?.", "status=130.");
         terminal.enter(&format!("for turn in 1 2 3; do {job}; echo turn''ed; done"));
         terminal.expect("up42");
         terminal.press("\x03");
-        terminal.enter("echo end''ed");
-        terminal.expect("ended");
+        terminal.enter_until("echo end''ed", "ended");
         let screen = terminal.screen.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(!screen.contains("turned"), "{screen}");
     });

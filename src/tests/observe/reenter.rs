@@ -138,22 +138,25 @@ fn observer_that_takes_the_lock_of_the_event_ends() {
 
 #[test]
 fn observer_that_tries_a_held_lock_ends_in_each_thread() {
-    let server = Server::new();
-    let (client, locks) = locking(&server, "a");
-    locks.0.is_brief.store(true, Ordering::SeqCst);
-    at_once(move || {
-        let lock = client.mutex("a").unwrap();
-        let guard = lock.lock().unwrap();
-        let (next, other) = (lock.clone(), server.client().mutex("a").unwrap());
-        let near = aside(move || next.lock().and_then(Guard::release));
-        let far = aside(move || other.lock().and_then(Guard::release));
-        until(|| guard.waiters() == 2);
-        guard.release().unwrap();
-        near.recv().unwrap().unwrap();
-        far.recv().unwrap().unwrap();
-        let guard = lock.lock().unwrap();
-        server.delete("a");
-        assert!(guard.check().is_err());
+    // Who has the lock during an event is chance.
+    until(|| {
+        let server = Server::new();
+        let (client, locks) = locking(&server, "a");
+        locks.0.is_brief.store(true, Ordering::SeqCst);
+        at_once(move || {
+            let lock = client.mutex("a").unwrap();
+            let guard = lock.lock().unwrap();
+            let (next, other) = (lock.clone(), server.client().mutex("a").unwrap());
+            let near = aside(move || next.lock().and_then(Guard::release));
+            let far = aside(move || other.lock().and_then(Guard::release));
+            until(|| guard.waiters() == 2);
+            guard.release().unwrap();
+            near.recv().unwrap().unwrap();
+            far.recv().unwrap().unwrap();
+            let guard = lock.lock().unwrap();
+            server.delete("a");
+            assert!(guard.check().is_err());
+        });
+        locks.counts().iter().all(|&count| count > 0)
     });
-    until(|| locks.counts().iter().all(|&count| count > 0));
 }
