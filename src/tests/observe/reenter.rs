@@ -138,7 +138,7 @@ fn observer_that_takes_the_lock_of_the_event_ends() {
 
 #[test]
 fn observer_that_tries_a_held_lock_ends_in_each_thread() {
-    // Who has the lock during an event is chance.
+    // It is chance whether another has the lock during an event.
     until(|| {
         let server = Server::new();
         let (client, locks) = locking(&server, "a");
