@@ -103,6 +103,11 @@ impl Manager {
         &self.server_clock
     }
 
+    /// What has happened to the connections until now.
+    pub(crate) fn incidents(&self) -> Incidents {
+        self.common.incidents()
+    }
+
     /// Outdates all connections made so far.
     pub(crate) fn outdate_all(&self) {
         _ = self.common.outdate(self.common.generation());

@@ -311,7 +311,16 @@ impl r2d2::ManageConnection for PoolManager {
     fn connect(&self) -> Result<Connection, RedisError> {
         let _hurry = Hurry::begin();
         self.begin()?;
-        let mut outcome = guarded(|| self.manager.open());
+        let open = || guarded(|| self.manager.open());
+        let before = self.manager.incidents();
+        let mut outcome = open();
+        // What broke another connection meanwhile broke this one, and is over. A caller that lost the other waits for
+        // this attempt, and would be told of the end of a connection twice.
+        if outcome.as_ref().is_err_and(RedisError::is_connection_dropped)
+            && self.manager.incidents() != before
+        {
+            outcome = open();
+        }
         if let Ok(connection) = &mut outcome {
             // Before `end` wakes the callers. They count live connections, and one that is in no
             // count would make them order another.

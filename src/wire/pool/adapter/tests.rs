@@ -1,8 +1,8 @@
 use std::thread;
 use std::time::Instant;
 
-use leasehold_support::Server;
 use leasehold_support::lag::Spent as _;
+use leasehold_support::{Action, Fault, Proxy, Server};
 
 use super::*;
 use crate::base::sync::{AtomicU64, Ordering};
@@ -124,6 +124,29 @@ fn order_is_not_delayed_by_those_of_a_refused_pool() {
     let rounds = 2 + took.as_millis() / (RECONNECT_TIMEOUT / 2).as_millis();
     let reads = counting.0.load(Ordering::SeqCst) - reads;
     assert!(u128::from(reads) <= rounds * 3 * 2, "{reads} looks in {took:?}");
+}
+
+/// A caller that lost a connection waits for the attempt under way, which broke together with it.
+#[test]
+fn attempt_that_broke_with_other_connections_is_made_again() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(&server).unwrap();
+    let held = proxy.add(Fault::request("TIME", Action::Hold));
+    let manager = Arc::new(Manager::new(
+        Arc::new(FixedServer::new(endpoint::parse(&proxy.url()).unwrap())),
+        Arc::new(BootClock),
+        Timeouts::both(LONG),
+    ));
+    let connector = connector(Threads::of_a_new_client()).unwrap();
+    let pool = Pool::new(&manager, &PoolSettings::default().of_one(), connector);
+    thread::scope(|scope| {
+        let caller = scope.spawn(|| pool.get(BootClock.now().after(LONG)).map(drop));
+        assert!(held.wait_fired(LONG));
+        manager.outdate_all();
+        proxy.cut();
+        caller.join().unwrap().unwrap();
+    });
+    assert_eq!(manager.attempts().counts().failed, 0);
 }
 
 /// Who waited for one meanwhile has ordered none that r2d2 had no room for, so that there is
