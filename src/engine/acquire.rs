@@ -432,7 +432,8 @@ impl<'a> AcquireLoop<'a> {
                 }
                 (paused == Paused::Cancelled).then(|| Err(cancelled_error(self.context)))
             }
-            NextAction::GiveUp(Ok(())) if self.slot.is_cancelled() => {
+            // Its wait was counted, whatever else has come of its last request.
+            NextAction::GiveUp(_) | NextAction::Fail(_) if self.slot.is_cancelled() => {
                 Some(Err(cancelled_error(self.context)))
             }
             NextAction::GiveUp(Ok(())) => Some(Ok(None)),

@@ -81,8 +81,13 @@ pub(crate) fn apply(
     if let [(target, owner)] = locks
         && let Some(scripts) = target.weighted()
     {
-        let replies = script::apply(session, target, scripts, owner, pipeline, deadline)?;
-        return Ok(replies.map_or(Applied::NotOwned(0, Ownership::Gone), Applied::Done));
+        return match script::apply(session, target, scripts, owner, pipeline, deadline) {
+            Ok(Some(replies)) => Ok(Applied::Done(replies)),
+            Ok(None) => Ok(Applied::NotOwned(0, Ownership::Gone)),
+            // That of a command of the user stands among the replies. A key of another type is taken.
+            Err(failure) if failure.is_wrong_type() => Ok(Applied::NotOwned(0, Ownership::Taken)),
+            Err(failure) => Err(failure),
+        };
     }
     let calls = pipeline.cmd_iter().map(Call::of).collect();
     apply_watching(session, locks, calls, deadline)
@@ -97,8 +102,7 @@ fn apply_watching(
 ) -> Result<Applied, Failure> {
     // The driver's own helper is of no use here: it retries without bound, and after an error it
     // leaves the connection watching.
-    let mut transaction = vec![Call::plain(&[b"MULTI"])];
-    transaction.extend(calls);
+    let mut transaction = calls;
     transaction.push(Call::plain(&[b"EXEC"]));
     let outcome = apply_inner(session, locks, &transaction, deadline);
 
@@ -120,10 +124,8 @@ fn apply_inner(
     loop {
         let watched = locks.iter().map(|(target, _)| target.key());
         let watch: Vec<&[u8]> = iter::once(&b"WATCH"[..]).chain(watched).collect();
-        // Until `MULTI` nothing of the user's is sent, so a connection that dies before leaves no doubt.
-        session.call(&Call::plain(&watch), deadline).map_err(Failure::before_sending)?;
-        // After `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
-        let not_owned = first_not_owned(session, locks, deadline);
+        // Until `MULTI` has its reply nothing of the user's is sent, so a connection that dies before leaves no doubt.
+        let not_owned = first_not_owned(session, &watch, locks, deadline);
         if let Some((lock, ownership)) = not_owned.map_err(Failure::before_sending)? {
             // A lost lock is a usual outcome. One more round trip is cheaper than a new connection,
             // which a poisoned session would cost.
@@ -137,6 +139,8 @@ fn apply_inner(
             return Ok(Applied::NotOwned(lock, ownership));
         }
 
+        // On its own: where it is refused, each of the commands behind it would apply at once, to nobody's lock.
+        session.call(&Call::plain(&[b"MULTI"]), deadline).map_err(Failure::before_sending)?;
         // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command,
         // its own error is returned: it says more than the `EXECABORT` of the `EXEC` that follows.
         let mut last = Value::Nil;
@@ -156,14 +160,18 @@ fn apply_inner(
     }
 }
 
-/// The first of the locks that its owner does not have.
+/// Watches the locks, and finds the first of them that its owner does not have.
 fn first_not_owned(
     session: &mut dyn Session,
+    watch: &[&[u8]],
     locks: &[(&Target, &[u8])],
     deadline: Moment,
 ) -> Result<Option<(usize, Ownership)>, Failure> {
-    let looks: Vec<_> = locks.iter().map(|(target, _)| target.inspect(View::Owners)).collect();
-    let replies = session.call_all(&looks, deadline);
+    // The looks come after `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
+    let looks = locks.iter().map(|(target, _)| target.inspect(View::Owners));
+    let calls: Vec<_> = iter::once(Call::plain(watch)).chain(looks).collect();
+    let mut replies = session.call_all(&calls, deadline).into_iter();
+    replies.next().unwrap_or_else(|| Err(Failure::silent()))?;
     for (number, ((target, owner), found)) in locks.iter().zip(replies).enumerate() {
         let ownership = match found {
             Ok(found) => match target.kind().owners(found.value)? {

@@ -46,7 +46,7 @@ impl Lease {
             }
             guarded.asked.swap_remove(index);
             self.inside.set(&guarded.asked);
-            self.renewals_changed(&mut guarded, Moment::FAR);
+            self.renew_as_before(&mut guarded);
         }
         let left = guarded.asked.iter().filter(|it| it.hold == asked.hold);
         left.map(|it| it.limit).min().unwrap_or(Moment::FAR)
@@ -59,11 +59,21 @@ impl Lease {
             let mut guarded = self.guarded.lock();
             guarded.asked.clear();
             self.inside.set(&[]);
-            self.renewals_changed(&mut guarded, Moment::FAR);
+            self.renew_as_before(&mut guarded);
         }
     }
 
-    /// Calls inside ask for something else than before. The last of them needs a renewal at `due`.
+    /// A call inside is over that may have made the lease so long that its next renewal is far ahead. That would be the next
+    /// time that a loss is noticed.
+    fn renew_as_before(&self, guarded: &mut Guarded) {
+        let due = match self.renew_at() {
+            Moment::FAR => Moment::FAR,
+            _ => self.renewal_after(self.now(), self.ttl(), guarded.renewals),
+        };
+        self.renewals_changed(guarded, due);
+    }
+
+    /// Calls inside ask for something else than before, which needs a renewal at `due`.
     fn renewals_changed(&self, guarded: &mut Guarded, due: Moment) {
         if !self.is_renewed() {
             // As it is not to be renewed any more, its end is no fault of the renewals that failed.
