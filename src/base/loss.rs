@@ -112,11 +112,7 @@ impl Loss {
                 "its lease ran out before it was renewed".into()
             }
             (cause, Some(span)) => {
-                let what = match cause {
-                    // It may have released it since.
-                    LossCause::Taken => "another holder got it",
-                    cause => cause.text(),
-                };
+                let what = cause.text();
                 format!("{what}, after nothing was heard of this one for {}", Span(span)).into()
             }
             (cause, None) => cause.text().into(),
@@ -199,10 +195,9 @@ pub enum LossCause {
     Expired,
     /// The lease ran out after as many renewals as `max_renewals` allows.
     RenewalsUsedUp,
-    /// Redis says that another holder has it; or one that waited for it has had it, where its lease was over and
-    /// [recoverable](crate::Lease::recoverable_for).
+    /// Redis says that another holder has it, or has had it since.
     Taken,
-    /// Redis says that the key is gone.
+    /// Redis says that the key is gone, and of no other holder.
     Deleted,
     /// The lease ran out while Redis could not be reached: no renewal was confirmed, and most had no reply.
     Unreachable,
@@ -222,7 +217,8 @@ impl LossCause {
             LossCause::RenewalsUsedUp => {
                 "its lease ran out after the last renewal that max_renewals allows"
             }
-            LossCause::Taken => "another holder has it",
+            // It may have released it since.
+            LossCause::Taken => "another holder got it",
             LossCause::Deleted => "its key was deleted",
             LossCause::Unreachable => "its lease ran out while Redis could not be reached",
             LossCause::Refused => "its lease ran out while the server refused to renew it",

@@ -134,11 +134,11 @@ impl Holding {
                     if is_unknown { error.with_consequence("asking again is safe") } else { error }
                 })?;
                 // Never *owned*, so the moment is not used.
-                OwnershipReply { ownership, sent: Moment::PAST, waiters: None }
+                OwnershipReply::new(ownership, Moment::PAST)
             }
         };
 
-        self.check_ownership(reply.ownership)?;
+        self.check_ownership(self.hold.lease.ownership(reply.ownership, reply.fence))?;
         Ok(reply)
     }
 
@@ -165,7 +165,7 @@ impl Holding {
                 _ => asked.key_ttl(lease.valid_until().since(self.now())),
             };
             let outcome = context.ask(|it, deadline| it.extend(target, owner, ttl, 0, deadline));
-            outcome.map(|reply| reply.ownership)
+            outcome.map(|reply| lease.ownership(reply.ownership, reply.fence))
         } else {
             let is_ours = |holder: &ReportedHolder| *holder.owner == **owner;
             context.ask(|it, deadline| it.holders(target, View::Owners, deadline)).map(|holders| {

@@ -227,7 +227,7 @@ impl Hold {
         let OwnerValue { target, .. } = &*self.lease.value;
         let loss = Loss::new(target.name().clone(), self.token(), cause, self.lease.is_renewed());
         let found = match cause {
-            LossCause::Taken => "found another holder",
+            LossCause::Taken => "found that another got it",
             _ => "did not find it",
         };
         Error::unknown_outcome(format!(
@@ -279,19 +279,16 @@ impl Hold {
         }
     }
 
-    /// Begins its release: from now on it is not valid (rule 15). Returns when its validity would have
-    /// ended, or `None` if it is not live.
-    pub(crate) fn begin_release(&self) -> Option<Moment> {
+    /// Begins its release: from now on it is not valid (rule 15). Returns whether it was live.
+    pub(crate) fn begin_release(&self) -> bool {
         let mut phase = self.phase.lock();
         if !matches!(*phase, HoldPhase::Live) {
-            return None;
+            return false;
         }
-        // A loss that the release finds later is a consequence of this end.
-        let valid_until = self.valid_until();
         *phase = HoldPhase::Releasing;
         // The validity ends in the same step: no guard in another thread may pass its check once the release is sent.
         self.is_over.store(true, Ordering::SeqCst);
-        Some(valid_until)
+        true
     }
 
     /// Ends its release. The caller then calls [`forget_hooks`](Self::forget_hooks).

@@ -34,6 +34,7 @@ use crate::base::time::{AtomicMoment, Clock, Moment};
 use crate::base::token::FencingToken;
 use crate::engine::heartbeat::{DEAD_AFTER, HEARTBEAT};
 use crate::engine::owner_value::OwnerValue;
+use crate::protocol::reply::Ownership;
 use crate::wire::failure::Failure;
 
 pub(crate) use change::Change;
@@ -418,7 +419,11 @@ impl Lease {
     /// When it is lost if no reply confirms it: at the end of its validity, or of its tail (rule 50). The past once it is
     /// over.
     pub(crate) fn lost_at(&self) -> Moment {
-        let until = self.valid_until();
+        self.lost_after(self.valid_until())
+    }
+
+    /// The same for this end of its validity.
+    fn lost_after(&self, until: Moment) -> Moment {
         let options = &self.value.options;
         let tail = options.lease.tail();
         if tail.is_zero() || until == Moment::PAST || !self.may_come_back(until) {
@@ -715,17 +720,26 @@ impl Lease {
     }
 
     fn cause_by(&self, cause: LossCause, now: Moment, guarded: &Guarded) -> LossCause {
-        let until = self.valid_until();
+        // Its own end: a release ends the validity before it is sent.
+        let until = self.leased_until();
+        let lost_at = self.lost_after(until);
         // A lease that ran out is gone or taken in Redis too, as a consequence. The user needs the cause. But where it could
         // have come back, that another took it is the cause (rule 51).
         match cause {
             _ if now < until => cause,
-            LossCause::Taken if until < self.lost_at() => cause,
-            // It was left to those who wait, and one of them has had it, and has released it by now.
-            LossCause::Deleted if now < self.lost_at() && self.insists_at.get() != Moment::FAR => {
-                LossCause::Taken
-            }
+            LossCause::Taken if until < lost_at => cause,
+            // Its key outlives it by its tail.
+            LossCause::Deleted if now < lost_at => cause,
             _ => self.natural_cause(guarded),
+        }
+    }
+
+    /// The ownership by a reply that may tell the last token of the lock. Where the key is gone, another has had it since
+    /// if that token is none of this lease.
+    pub(crate) fn ownership(&self, ownership: Ownership, fence: Option<u64>) -> Ownership {
+        match ownership {
+            Ownership::Gone if fence > Some(self.token().get()) => Ownership::Taken,
+            ownership => ownership,
         }
     }
 

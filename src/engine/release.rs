@@ -22,7 +22,6 @@ pub(crate) const MOST_AT_ONCE: usize = 1_000;
 /// A release that has begun here and is to be sent. Its slot is releasing until this is dropped.
 struct BegunRelease<'a> {
     holding: &'a Holding,
-    valid_until: Moment,
     /// Whether this client listens for releases of the lock.
     listens: bool,
     sent: Moment,
@@ -148,12 +147,12 @@ impl Holding {
         self.check_expiry();
         // The validity is over before the request is sent, or another could have the lock while this
         // guard is valid (rule 15).
-        let Some(valid_until) = self.hold.begin_release() else {
+        if !self.hold.begin_release() {
             // Lost while it was held. Its thread is done with it now, so what Redis still has of it may
             // go.
             self.slot.release_remainder(&self.hold);
             return Err(self.not_live_error());
-        };
+        }
         if self.slot.leave_entry(&self.hold) {
             self.hold.end();
             return Ok(None);
@@ -176,7 +175,7 @@ impl Holding {
         // `PUBLISH` does not include that.
         let listens = channel.is_some_and(|channel| context.listener.is_subscribed(channel));
         let sent = context.now();
-        Ok(Some(BegunRelease { holding: self, valid_until, listens, sent, is_finished: false }))
+        Ok(Some(BegunRelease { holding: self, listens, sent, is_finished: false }))
     }
 
     /// Sends the release, and notes in `listener_count` how many clients received it, if Redis has
@@ -188,7 +187,7 @@ impl Holding {
         listener_count: &mut Option<ListenerCount>,
     ) -> Result<()> {
         let context = self.context();
-        let BegunRelease { valid_until, listens, mut sent, .. } = *begun;
+        let BegunRelease { listens, mut sent, .. } = *begun;
         let deadline = sent.after(context.bounds.exchange);
         let mut unanswered = false;
         // A connection that was idle while the lock was held may have died without a sign. A second
@@ -228,7 +227,7 @@ impl Holding {
                     round_trip,
                 });
             }
-            released.ownership
+            self.hold.lease.ownership(released.ownership, released.fence)
         });
 
         if let Ok(ownership @ (Ownership::Gone | Ownership::Taken)) = ownership {
@@ -238,10 +237,7 @@ impl Holding {
             }
             // The only request had a reply, so nobody but another can have ended the lease. Not by
             // `lost`, which would free the slot: the caller does that.
-            let cause = loss_cause(ownership);
-            // Sent by a holder whose validity was over. That the key is gone then is a consequence.
-            let ran_out = valid_until <= sent;
-            let cause = if ran_out { self.hold.lease.cause_of(cause, sent) } else { cause };
+            let cause = self.hold.lease.cause_of(loss_cause(ownership), sent);
             let loss = self.hold.lose_in_release(cause);
             let error = Error::lost(&loss);
             self.slot.report_loss(&self.hold, loss);
@@ -262,7 +258,7 @@ impl Holding {
     pub(crate) fn release_in_background(&self) {
         // No loss is logged here: the thread may be at its end, where many loggers panic.
         drop(self.end_if_over());
-        if self.hold.begin_release().is_none() {
+        if !self.hold.begin_release() {
             self.slot.release_remainder(&self.hold);
             return;
         }

@@ -8,8 +8,9 @@
 --       3 the hold count of a lock that shows it in a hash, owner -> hold count; 0: it shows none
 --       4 time to live of the fence, ms
 --       5 the tail, ms, of a lease that yields in it; it may be left out
--- Returns {1, now} it lives at least that long   {0, now} the key is gone   {-1, now} another owner has it, where now is
---         the server's time in microseconds, by which a client notices that a clock was set
+-- Returns {1, now} it lives at least that long   {-1, now} another owner has it
+--         {0, now, -1, fence} the key is gone, and the fence tells whether another has had it since: the last token, or 0
+--         if there is none. Now is the server's time in microseconds, by which a client notices that a clock was set
 --         the error TRYAGAIN if it yields, and lengthens nothing
 --
 -- A lease that is over yields to those who stand in the line and lived when it was last renewed: a renewal that was stuck,
@@ -49,5 +50,8 @@ if ownership == 1 then
   if ARGV[3] ~= '0' then
     redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[3])
   end
+end
+if ownership == 0 then
+  return {0, now, -1, tonumber(redis.pcall('GET', KEYS[2])) or 0}
 end
 return {ownership, now}

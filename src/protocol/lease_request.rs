@@ -37,11 +37,12 @@ impl LeaseRequest<'_> {
                     // A later change was made.
                     ChangeReply::Stale | ChangeReply::Waits(_) => (Ownership::Owned, 0),
                 };
-                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: Some(waiters) })
+                let waiters = Some(waiters);
+                Ok(OwnershipReply { waiters, ..OwnershipReply::new(ownership, reply.sent) })
             }
             LeaseCommand::Release { .. } => {
                 let ownership = self.target.released(&reply.value)?.ownership;
-                Ok(OwnershipReply { ownership, sent: reply.sent, waiters: None })
+                Ok(OwnershipReply::new(ownership, reply.sent))
             }
         }
     }

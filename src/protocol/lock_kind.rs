@@ -165,8 +165,8 @@ pub(crate) enum Parts {
 /// | `acquire` | owner, lease, deadline, fence's time to live, `try` `join` or `beat`, waiter's death after (µs), queue's time to live | token, or `{1, token, lease, now, waiters}`; `{0, holder's lease or -1, now, waiters ahead, whether the holder hands over, holder, last token or -1}`; `{2, now}` too late; `{3, now}` not in the queue |
 /// | `acquire` of a quorum | owner, lease, deadline, fence's time to live, token, last token reserved | `{1, token, now}`; `{0, holder's lease or -1, now, holder, last token or -1}`; `{2, now}` too late; `{4, last token, now}` token too low |
 /// | `acquire` of a weighted lock | those of the first line, and the limit that the user declares | as there, with the slots behind `waiters`; `{4, limit declared, limit in force, now}` for another limit than was declared, or too great a weight |
-/// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; 0 gone; -1 another's |
-/// | `renew` | owner, lease, hold count or 0, fence's time to live, and the tail of a lease that yields in it | `{1, now}`; `{0, now}` gone; `{-1, now}` another's; `{1, now, n}` of a weighted lock: besides, n wait, or -1: that is not known |
+/// | `release` | owner, fence's time to live, last token used or 0, and `quiet` to wake nobody | 1, or `{1, listeners}`; `{0, 0, last token or 0}` gone, of a weighted lock 0; -1 another's |
+/// | `renew` | owner, lease, hold count or 0, fence's time to live, and the tail of a lease that yields in it | `{1, now}`; `{0, now, -1, last token or 0}` gone; `{-1, now}` another's; of a weighted lock `{1, now, n}`, where n wait, or -1: that is not known; `{0, now}` gone |
 /// | `touch` | owner | 1; 0 gone; -1 another's |
 /// | `force` | owner, deadline, fence's time to live, and `any` | 1 evicted; 0 not its owner; `{2, now}` too late; the error `WRONGTYPE not a lock: …` |
 /// | `request` | none | how many clients received it |

@@ -90,11 +90,13 @@ pub(crate) struct Released {
     /// How many clients listen for releases of this lock, this one included. A hint: the server
     /// counts only those that are connected to it, and a kind without such a channel reports none.
     pub(crate) listeners: u32,
+    /// As that of [`OwnershipReply`].
+    pub(crate) fence: Option<u64>,
 }
 
 impl From<Ownership> for Released {
     fn from(ownership: Ownership) -> Released {
-        Released { ownership, listeners: 0 }
+        Released { ownership, listeners: 0, fence: None }
     }
 }
 
@@ -105,6 +107,15 @@ pub(crate) struct OwnershipReply {
     pub(crate) sent: Moment,
     /// How many wait, where an exceeded limit counts as one who waits; `None` if the reply does not say.
     pub(crate) waiters: Option<u32>,
+    /// The last token of a lock whose key is gone; `None` if the reply does not tell it.
+    pub(crate) fence: Option<u64>,
+}
+
+impl OwnershipReply {
+    /// One that tells nothing else.
+    pub(crate) fn new(ownership: Ownership, sent: Moment) -> OwnershipReply {
+        OwnershipReply { ownership, sent, waiters: None, fence: None }
+    }
 }
 
 /// Parses the reply to a request to take a lock for `asked`. Returns the server's time in microseconds, too. The key of the
@@ -210,7 +221,7 @@ pub(crate) fn changed(reply: &Reply) -> Result<ChangeReply, Failure> {
     }
     match *numbers(&reply.value)?.as_slice() {
         [1, token, now, waiters] => Ok(ChangeReply::Changed {
-            token: u64::try_from(token).ok().filter(|&token| token > 0),
+            token: read_token(token),
             micros: u64::try_from(now).map_err(|_| odd())?,
             received: reply.received,
             waiters: u32::try_from(waiters).map_err(|_| odd())?,
@@ -246,7 +257,7 @@ pub(crate) fn resized(value: &Value) -> Result<Resized, Failure> {
     }
 }
 
-/// Parses the reply to a release that nobody listened for.
+/// Parses the reply that tells nothing but the ownership.
 pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
     match value {
         Value::Int(1) => Ok(Ownership::Owned),
@@ -256,34 +267,49 @@ pub(crate) fn ownership(value: &Value) -> Result<Ownership, Failure> {
     }
 }
 
-/// Parses the reply to a release.
-pub(crate) fn released(value: &Value) -> Result<Released, Failure> {
+/// Parses the reply to a release. `has_channel` says whether its kind counts those who listen.
+pub(crate) fn released(value: &Value, has_channel: bool) -> Result<Released, Failure> {
     let Value::Array(_) = value else { return ownership(value).map(Released::from) };
     match *numbers(value)?.as_slice() {
         // Without listeners the scripts return a plain 1, so a pair with 0 is another command's
         // reply.
-        [1, listeners] if listeners > 0 => {
+        [1, listeners] if has_channel && listeners > 0 => {
             let listeners = u32::try_from(listeners).map_err(|_| unexpected(value))?;
-            Ok(Released { ownership: Ownership::Owned, listeners })
+            Ok(Released { ownership: Ownership::Owned, listeners, fence: None })
+        }
+        [0, 0, fence] => {
+            Ok(Released { ownership: Ownership::Gone, listeners: 0, fence: read_token(fence) })
         }
         _ => Err(unexpected(value)),
     }
+}
+
+/// The token that a fence has, if it is one.
+pub(crate) fn last_token(fence: &Value) -> Option<u64> {
+    redis::from_redis_value_ref(fence).ok()
+}
+
+/// The token in this place of a reply; 0 stands for none.
+fn read_token(number: i64) -> Option<u64> {
+    u64::try_from(number).ok().filter(|&token| token > 0)
 }
 
 /// Parses the reply to a renewal, adds when that was sent, and notes the server's time. `counts` says whether its kind
 /// counts those who wait.
 pub(crate) fn renewed(reply: &Reply, counts: bool) -> Result<OwnershipReply, Failure> {
     let odd = || unexpected(&reply.value);
-    let (owned, now, waiters) = match *numbers(&reply.value)?.as_slice() {
-        [1, now, waiters] if counts => (1, now, u32::try_from(waiters).ok()),
-        [owned, now] if !counts || owned != 1 => (owned, now, Some(0)),
+    let (owned, now, waiters, fence) = match *numbers(&reply.value)?.as_slice() {
+        [1, now, waiters] if counts => (1, now, u32::try_from(waiters).ok(), None),
+        // The token of a lock of several holders says nothing about one of them.
+        [0, now, -1, fence] if !counts => (0, now, None, read_token(fence)),
+        [owned, now] if owned != i64::from(counts) => (owned, now, Some(0), None),
         _ => return Err(odd()),
     };
     let ownership = ownership(&Value::Int(owned)).map_err(|_| odd())?;
     // A release has its number of listeners in this place, and no time is as small as such a number.
     let micros = u64::try_from(now).ok().filter(|&it| it > u64::from(u32::MAX)).ok_or_else(odd)?;
     reply.note_time(micros);
-    Ok(OwnershipReply { ownership, sent: reply.sent, waiters })
+    Ok(OwnershipReply { ownership, sent: reply.sent, waiters, fence })
 }
 
 /// The numbers of permits.
@@ -456,10 +482,9 @@ mod tests {
         assert!(ownership(&Value::Nil).unwrap_err().is_unknown());
         assert!(ownership(&Value::Int(2)).unwrap_err().is_unknown());
         let heard = |by| Value::Array(vec![Value::Int(1), Value::Int(by)]);
-        assert_eq!(
-            released(&heard(3)).unwrap(),
-            Released { ownership: Ownership::Owned, listeners: 3 }
-        );
+        let owned = Released { listeners: 3, ..Released::from(Ownership::Owned) };
+        assert_eq!(released(&heard(3), true).unwrap(), owned);
+        assert!(released(&heard(3), false).unwrap_err().is_unknown(), "it has no channel");
         let renewal = |value| {
             let reply = Reply { value, sent: at, received: at, clock: None };
             [true, false].map(|counts| {
@@ -475,11 +500,24 @@ mod tests {
         assert_eq!(renewal(list(&[1, NOW, -1])), [Some(99), None]);
         assert_eq!(renewal(list(&[-1, NOW])), [Some(0), Some(0)]);
         assert_eq!(renewal(list(&[0, NOW, 3])), [None, None]);
+        assert_eq!(renewal(list(&[0, NOW])), [Some(0), None], "that of a mutex tells the fence");
+        assert_eq!(renewal(list(&[0, NOW, -1, 7])), [None, Some(99)]);
+        for (fence, told) in [(7, Some(7)), (0, None), (-7, None)] {
+            let value = list(&[0, NOW, -1, fence]);
+            let gone = Reply { value, sent: at, received: at, clock: None };
+            let gone = renewed(&gone, false).unwrap();
+            assert_eq!((gone.ownership, gone.fence), (Ownership::Gone, told));
+            let gone = Released { fence: told, ..Released::from(Ownership::Gone) };
+            for has_channel in [true, false] {
+                assert_eq!(released(&list(&[0, 0, fence]), has_channel).unwrap(), gone);
+            }
+        }
         for odd in [list(&[2, NOW]), list(&[1, -NOW]), heard(3), Value::Int(1), Value::Nil] {
             assert_eq!(renewal(odd), [None, None], "no renewal is answered so");
         }
-        for odd in [heard(0), heard(-1), heard(1 << 32), Value::Array(vec![Value::Int(1)])] {
-            assert!(released(&odd).unwrap_err().is_unknown(), "{odd:?}");
+        let short = list(&[1]);
+        for odd in [heard(0), heard(-1), heard(1 << 32), short, list(&[0, NOW]), list(&[1, 0, 7])] {
+            assert!(released(&odd, true).unwrap_err().is_unknown(), "{odd:?}");
         }
         assert_eq!(forced(&Value::Int(1)).unwrap(), Forced::Done(true));
         let late = |now| Value::Array(vec![Value::Int(2), Value::Int(now)]);

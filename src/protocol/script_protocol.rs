@@ -255,7 +255,7 @@ fn release(
         // work then (rule 16). It does run the script. The transaction has done nothing, so the
         // script may follow.
         if !outcome.as_ref().is_err_and(Failure::is_out_of_memory) {
-            return outcome.map(Released::from);
+            return outcome;
         }
     }
 

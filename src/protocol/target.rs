@@ -9,7 +9,7 @@ use crate::base::sync::Arc;
 use crate::base::time::millis;
 use crate::protocol::inspection::{MOST_WAITERS, Report, View, report};
 use crate::protocol::lock_kind::{LockKind, WeightedScripts};
-use crate::protocol::reply::{Released, ownership, released};
+use crate::protocol::reply::{Released, released};
 use crate::protocol::request::{
     AcquireMode, AcquireRequest, ChangeRequest, ChangeTo, ForceRequest, ProclaimRequest,
     ResizeRequest,
@@ -171,10 +171,7 @@ impl Target {
     /// Reads the reply to a release. Only a kind with a channel reports how many listen: from another kind, that is the reply
     /// to another command.
     pub(crate) fn released(&self, value: &Value) -> Result<Released, Failure> {
-        match self.channel {
-            Some(_) => released(value),
-            None => ownership(value).map(Released::from),
-        }
+        released(value, self.channel.is_some())
     }
 
     /// Lengthens the life of this owner's key to `ttl` from now, and never shortens it (rule 14).

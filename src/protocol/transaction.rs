@@ -11,7 +11,7 @@ use std::iter;
 
 use crate::base::time::Moment;
 use crate::protocol::inspection::View;
-use crate::protocol::reply::{Ownership, unexpected};
+use crate::protocol::reply::{Ownership, Released, last_token, unexpected};
 use crate::protocol::request::ReleaseRequest;
 use crate::protocol::target::{Target, fence};
 use crate::wire::connection::Session;
@@ -195,7 +195,7 @@ pub(crate) fn release(
     target: &Target,
     request: &ReleaseRequest<'_>,
     deadline: Moment,
-) -> Result<Ownership, Failure> {
+) -> Result<Released, Failure> {
     // To delete the key hands over to nobody, so the client offers this release only with
     // `Wait::spin`. A process that queues for the same lock gets it at its next heartbeat (rule
     // 13).
@@ -208,10 +208,17 @@ pub(crate) fn release(
     }
     match apply_watching(session, &[(target, request.owner)], calls, deadline)? {
         Applied::Done(replies) => match replies.first() {
-            Some(Value::Int(1)) => Ok(Ownership::Owned),
-            Some(Value::Int(0)) => Ok(Ownership::Gone),
+            Some(Value::Int(1)) => Ok(Ownership::Owned.into()),
+            Some(Value::Int(0)) => Ok(Ownership::Gone.into()),
             _ => Err(unexpected(&Value::Array(replies))),
         },
-        Applied::NotOwned(_, ownership) => Ok(ownership),
+        Applied::NotOwned(_, Ownership::Gone) => {
+            // The fence only tells why the lock is lost, so the outcome does not depend on it.
+            let look = target.lease_keys().get(1).map(|fence| Call::plain(&[b"GET", fence]));
+            let last = look.and_then(|look| session.call(&look, deadline).ok());
+            let fence = last.and_then(|last| last_token(&last.value));
+            Ok(Released { fence, ..Released::from(Ownership::Gone) })
+        }
+        Applied::NotOwned(_, ownership) => Ok(ownership.into()),
     }
 }

@@ -26,7 +26,7 @@ fn shutdown_waits_for_a_release_which_then_does_not_linger() {
     until(|| engine.listener.is_live());
     let slot = engine.table().all().pop().unwrap();
     let hold = slot.holds().pop().unwrap();
-    assert!(hold.begin_release().is_some());
+    assert!(hold.begin_release());
     let error = client.shutdown(POLL_INTERVAL * 50).unwrap_err();
     assert!(error.to_string().contains("\"x\""), "{error}");
     assert_eq!(slot.unlock(&hold), Unlocked::Releasing);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::double::{listen, until};
 use crate::base::error::Error;
-use crate::base::loss::LossCause;
-use crate::base::option::{Lease, LockOptions};
+use crate::base::loss::{Loss, LossCause};
+use crate::base::option::{Lease, LockOptions, Release, Wait};
 use crate::base::sync::channel::{Receiver, unbounded};
 use crate::base::sync::{self, Arc, spawn};
 use crate::client::{DistributedLock, LockClient};
@@ -212,17 +212,88 @@ fn single_attempt_takes_the_lock_of_a_silent_holder() {
     taken.release().unwrap();
 }
 
+/// How a holder learns that its lock is lost.
+type Ask = fn(Held) -> Loss;
+
+const ASKS: [(&str, Ask); 4] = [
+    ("renewal", |held| {
+        held.server.advance(SECOND * 11);
+        held.guard.loss().expect("it is lost")
+    }),
+    ("extend", |held| {
+        assert!(held.guard.extend(SECOND).unwrap_err().is_lost());
+        held.guard.loss().expect("it is lost")
+    }),
+    ("release", |held| {
+        let watch = held.guard.lease_watch();
+        assert!(held.guard.release().unwrap_err().is_lost());
+        watch.loss().expect("it is lost")
+    }),
+    // In its tail a lease is renewed for it, and else only its key is looked at.
+    ("check", |held| {
+        assert!(held.guard.check().unwrap_err().is_lost());
+        held.guard.loss().expect("it is lost")
+    }),
+];
+
+/// A hold for each way in which its lock may be released, in its tail.
+fn in_the_tail() -> [Held; 2] {
+    [tailed(), tailed().wait(Wait::spin()).release(Release::watch())].map(|options| {
+        let held = Held::with(options);
+        held.link.cut();
+        held.server.advance(SECOND * 5);
+        held
+    })
+}
+
 /// The one that took it has released it again: nothing is left that the silent holder could come back to.
 #[test]
 fn hold_is_lost_after_anothers_hold_also_if_that_is_over() {
-    let held = Held::after_outage(SECOND * 5);
-    let there = held.server.client();
-    let rival = there.mutex("a").unwrap();
-    rival.try_lock().unwrap().expect("it is free to others").release().unwrap();
-    held.link.restore();
-    held.server.advance(SECOND);
-    assert_eq!(held.guard.loss().unwrap().cause(), LossCause::Unreachable);
-    assert!(!rival.is_locked().unwrap());
+    for (name, ask) in ASKS {
+        for held in in_the_tail() {
+            let there = held.server.client();
+            let rival = there.mutex("a").unwrap();
+            rival.try_lock().unwrap().expect("it is free to others").release().unwrap();
+            held.link.restore();
+            let loss = ask(held);
+            assert_eq!(loss.cause(), LossCause::Taken, "{name}: {loss}");
+            assert!(loss.to_string().contains("nothing was heard of this one for"), "{loss}");
+            assert!(!rival.is_locked().unwrap());
+        }
+    }
+}
+
+/// Its key outlives it by the tail, so it has not ended by itself.
+#[test]
+fn tail_that_was_deleted_is_told_as_that() {
+    let deletes: [fn(&Server); 2] = [Server::flush, |server| assert!(server.delete("a"))];
+    for delete in deletes {
+        for (name, ask) in ASKS {
+            for held in in_the_tail() {
+                delete(&held.server);
+                held.link.restore();
+                let loss = ask(held);
+                assert_eq!(loss.cause(), LossCause::Deleted, "{name}: {loss}");
+            }
+        }
+    }
+}
+
+/// A lease without a tail has no end that could hide it either.
+#[test]
+fn deleted_lock_is_lost_to_the_one_that_has_had_it_since() {
+    for (name, ask) in &ASKS[..3] {
+        for has_rival in [true, false] {
+            let held = Held::with(LockOptions::new());
+            assert!(held.server.delete("a"));
+            if has_rival {
+                held.server.client().mutex("a").unwrap().lock().unwrap().release().unwrap();
+            }
+            let loss = ask(held);
+            let cause = if has_rival { LossCause::Taken } else { LossCause::Deleted };
+            assert_eq!(loss.cause(), cause, "{name}: {loss}");
+        }
+    }
 }
 
 /// Rule 50: what its holder asks for in the tail is for the owner, and brings the hold back.

@@ -10,7 +10,7 @@ use crate::common::queue::listens;
 use crate::common::{
     SOON, all_renewed, ask, exists, fixed, ms, open, patient, renewed, server, until,
 };
-use leasehold::{Guard, LockClient, LockClientBuilder, Loss, LossCause, OwnedLease};
+use leasehold::{Guard, LockClient, LockClientBuilder, Loss, LossCause, OwnedLease, Release, Wait};
 use leasehold_support::Server;
 
 /// What the hold's own callback is told.
@@ -63,6 +63,35 @@ fn deletion_and_theft_are_found_by_a_renewal() {
         assert_eq!(receiver.recv_timeout(SOON).as_ref(), Ok(&loss));
         drop(guard);
         ask::<()>(&server, &["DEL", "x"]);
+    }
+}
+
+/// The key is gone again, and the last token tells it.
+#[test]
+fn deleted_lock_that_another_has_had_since_is_lost_to_it() {
+    let server = server();
+    let (here, there) = (open(&server), open(&server));
+    let watching = || fixed(60_000).wait(Wait::spin()).release(Release::watch());
+    let locks: [&dyn Fn(&LockClient) -> Guard; 3] = [
+        &|client| client.mutex_with("x", fixed(60_000)).unwrap().lock().unwrap(),
+        &|client| client.mutex_with("x", watching()).unwrap().lock().unwrap(),
+        &|client| client.reentrant_with("x", fixed(60_000)).unwrap().lock().unwrap(),
+    ];
+    for lock in locks {
+        for has_rival in [true, false] {
+            for extends in [true, false] {
+                let guard = lock(&here);
+                let losses = losses_of(&guard);
+                delete(&server, "x");
+                if has_rival {
+                    lock(&there).release().unwrap();
+                }
+                let outcome = if extends { guard.extend(ms(90_000)) } else { guard.release() };
+                assert!(outcome.unwrap_err().is_lost());
+                let cause = if has_rival { LossCause::Taken } else { LossCause::Deleted };
+                assert_eq!(losses.recv_timeout(SOON).unwrap().cause(), cause);
+            }
+        }
     }
 }
 

@@ -227,7 +227,7 @@ fn lost_when_passed_on(
     take: &[&str],
     lock: impl Fn() -> leasehold::Result<Guard> + Sync,
 ) {
-    for (taken, why) in [(true, "another holder has it"), (false, "its key was deleted")] {
+    for (taken, why) in [(true, "another holder got it"), (false, "its key was deleted")] {
         let passed_on = || {
             let guard = lock().unwrap();
             thread::scope(|scope| {

@@ -73,7 +73,7 @@ fn renewed() -> LockOptions {
 fn renewal_confirmed_during_a_hand_off_is_for_the_next_hold() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
-    assert!(bench.hold.begin_release().is_some());
+    assert!(bench.hold.begin_release());
     let under_way = bench.lease.renewal();
     let next =
         Hold::next(&bench.lease, &renewed(), bench.clock.now()).expect("it may be passed on");
@@ -89,7 +89,7 @@ fn renewal_confirmed_after_the_release_changes_nothing() {
     let bench = Bench::new(renewed());
     let sent = bench.at(SECOND);
     let before = (bench.lease.leased_until(), bench.lease.renew_at());
-    assert!(bench.hold.begin_release().is_some());
+    assert!(bench.hold.begin_release());
     bench.lease.release();
     bench.lease.renewed(sent, bench.lease.ttl());
     assert_eq!((bench.lease.leased_until(), bench.lease.renew_at()), before);

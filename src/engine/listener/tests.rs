@@ -14,6 +14,7 @@ use crate::engine::slot::Slot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::reentrant::ReentrantKind;
 use crate::protocol::script_protocol::ScriptProtocol;
+use crate::protocol::target::Target;
 use crate::protocol::wake_message::Publisher;
 use crate::topology::memory::backend::MemoryBackend;
 use crate::topology::memory::server::MemoryServer;
@@ -225,6 +226,25 @@ fn shared(publishers: Arc<dyn Publishers>, clock: Arc<ManualClock>) -> Arc<Share
         clock,
         on_wake: Box::new(|_| {}),
     })
+}
+
+/// The client does nothing else, so that no other connection shows it.
+#[test]
+fn end_of_a_subscription_is_a_break() {
+    let clock = Arc::new(ManualClock::new(false));
+    let server = MemoryServer::new(Arc::<ManualClock>::clone(&clock));
+    let memory = MemoryBackend::new(Arc::clone(&server), Arc::new(Identity::new("")));
+    let protocol = ScriptProtocol::new(memory);
+    let target = Target::new(&ReentrantKind, Name::new(b"", b"x").unwrap());
+    let shared = shared(protocol.publishers(), clock);
+    shared.update_servers();
+    leasehold_support::until("it listens", || shared.live.load(Ordering::Acquire));
+    assert_eq!(protocol.unbroken_since(&target), Moment::PAST);
+    server.break_connections();
+    leasehold_support::until("the break is known", || {
+        protocol.unbroken_since(&target) != Moment::PAST
+    });
+    shared.closed.store(true, Ordering::Release);
 }
 
 /// A server of a cluster, which has one hash slot.

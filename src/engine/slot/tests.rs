@@ -22,6 +22,7 @@ use crate::engine::worker::WatchedSlot;
 use crate::engine::{Bounds, Callbacks, Engine};
 use crate::kind::mutex::MutexKind;
 use crate::kind::weighted::RW_LOCK;
+use crate::protocol::inspection::View;
 use crate::protocol::lock_kind::LockKind;
 use crate::protocol::script_protocol::ScriptProtocol;
 use crate::topology::memory::backend::MemoryBackend;
@@ -38,6 +39,12 @@ struct Ticking {
     next: Hook,
     /// How many readings were made while this slot was locked.
     of_locked: Mutex<(Weak<Slot>, usize)>,
+}
+
+impl Ticking {
+    fn new(look: u64) -> Arc<Ticking> {
+        Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look, ..Ticking::default() })
+    }
 }
 
 #[derive(Default)]
@@ -73,10 +80,22 @@ fn granted_of(
     options: LockOptions,
     (look, token, micros): (u64, u64, u64),
 ) -> (Arc<Ticking>, Arc<Slot>, Arc<Hold>) {
-    let clock =
-        Arc::new(Ticking { nanos: AtomicU64::new(1_000_000_000_000), look, ..Ticking::default() });
-    let as_clock = || Arc::clone(&clock) as Arc<dyn Clock>;
-    let memory = MemoryBackend::new(MemoryServer::new(as_clock()), Arc::new(Identity::new("")));
+    let clock = Ticking::new(look);
+    let server = MemoryServer::new(Arc::<Ticking>::clone(&clock));
+    let (slot, hold) = granted_by(server, &clock, kind, options, (token, micros));
+    (clock, slot, hold)
+}
+
+/// The same by a server with this clock.
+fn granted_by(
+    server: Arc<MemoryServer>,
+    clock: &Arc<Ticking>,
+    kind: &'static dyn LockKind,
+    options: LockOptions,
+    (token, micros): (u64, u64),
+) -> (Arc<Slot>, Arc<Hold>) {
+    let as_clock = || Arc::clone(clock) as Arc<dyn Clock>;
+    let memory = MemoryBackend::new(server, Arc::new(Identity::new("")));
     let bounds = Bounds { reply: SECOND, exchange: SECOND, give_up_after: SECOND, slow_wait: None };
     let engine = Engine::new(
         Arc::new(ScriptProtocol::new(memory)),
@@ -89,7 +108,7 @@ fn granted_of(
     let grant = Grant { token, server_time: (micros, now), ..Grant::test(SECOND * 30, now) };
     let value = OwnerValue::new(Arc::clone(slot.target()), *b"owner", options);
     let hold = Hold::first(value, as_clock(), grant, &options);
-    (clock, slot, hold)
+    (slot, hold)
 }
 
 /// The tokens of the next holds of such a lease.
@@ -206,6 +225,29 @@ fn clock_that_was_set_during_a_request_makes_its_lease_doubted() {
     slot.on_clock_fault();
     slot.granted(&hold, 0);
     assert!(hold.lease.is_doubted());
+}
+
+/// The request ran before the connections ended, and its reply comes when the leases have been looked through.
+#[test]
+fn lease_that_is_granted_after_a_break_is_doubted_if_its_request_was_sent_before() {
+    for breaks in [true, false] {
+        let clock = Ticking::new(50);
+        let server = MemoryServer::new(Arc::<Ticking>::clone(&clock));
+        let options = LockOptions::new();
+        let granted = granted_by(Arc::clone(&server), &clock, &MutexKind, options, (1_000, 1_000));
+        let (slot, hold) = granted;
+        let context = slot.context();
+        context.worker.stand_still();
+        let Admission::Acquire { .. } = enter(&slot, &options) else { panic!("somebody has it") };
+        if breaks {
+            server.break_connections();
+        }
+        // The next request finds it.
+        context.ask(|it, deadline| it.holders(slot.target(), View::Owners, deadline)).unwrap();
+        assert!(slot.granted(&hold, 0));
+        assert_eq!(hold.lease.is_doubted(), breaks);
+        assert_eq!(hold.lease.due() < clock.now(), breaks, "the worker comes at once");
+    }
 }
 
 /// Its thread may have no processor.
@@ -333,7 +375,7 @@ fn unanswered_command_of_a_reader_that_has_left_is_the_entrys() {
 #[test]
 fn entry_that_is_being_given_back_is_not_shared() {
     let (_clock, slot, [first, second]) = two_readers();
-    assert!(first.begin_release().is_some() && second.begin_release().is_some());
+    assert!(first.begin_release() && second.begin_release());
     assert!(slot.leave_entry(&first));
     let Admission::Acquire { .. } =
         enter(&slot, &LockOptions::new().for_share(Share::Access(Access::Read)))

@@ -431,13 +431,8 @@ impl Runner {
             }
             // A refusal has no time of sending. It was sent now or later, and the earlier moment is
             // the safe one.
-            let refused = |failure| {
-                Ok(OwnershipReply {
-                    ownership: taken_by_wrong_type(failure)?,
-                    sent: now,
-                    waiters: None,
-                })
-            };
+            let refused =
+                |failure| taken_by_wrong_type(failure).map(|it| OwnershipReply::new(it, now));
             replies.push((request, outcome.or_else(refused)));
         }
         missed

@@ -742,8 +742,7 @@ fn observers_are_told_of_the_renewals_that_were_confirmed() {
         [([Owned; 3], false), ([Gone, Taken, Taken], true), ([Owned, Owned, Gone], true)]
     {
         let sent = clock.now();
-        let outcomes =
-            ownerships.map(|ownership| Ok(OwnershipReply { ownership, sent, waiters: None }));
+        let outcomes = ownerships.map(|ownership| Ok(OwnershipReply::new(ownership, sent)));
         runner.tell(&outcomes, [is_renewal; 3].into_iter(), sent);
     }
     let all: Vec<_> = (0..4).map(|_| told.recv().unwrap()).collect();

@@ -134,7 +134,7 @@ impl WorkerRequest {
     ) -> Next {
         match self {
             WorkerRequest::Lease { need, watched, _under_way } => match reply {
-                Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters }) => {
+                Ok(OwnershipReply { ownership: Ownership::Owned, sent, waiters, fence: _ }) => {
                     let lease = &watched.lease;
                     // Whether this still counts the lease decides: it may have ended, or been released, since
                     // the sending.
@@ -151,7 +151,8 @@ impl WorkerRequest {
                     Next::Look(watched, due)
                 }
                 // A release that has begun gets the same reply, and reports it. `lose` does nothing then.
-                Ok(OwnershipReply { ownership, .. }) => {
+                Ok(OwnershipReply { ownership, fence, .. }) => {
+                    let ownership = watched.lease.ownership(ownership, fence);
                     match watched.lease.lose(loss_cause(ownership), now) {
                         true => Next::End(watched),
                         false => Next::Nothing,

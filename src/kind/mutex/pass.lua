@@ -7,7 +7,7 @@ if owner ~= ARGV[1] then
       return gone
     end
   end
-  return owner and -1 or 0
+  return owner and -1 or {0, 0, tonumber(redis.pcall('GET', KEYS[2])) or 0}
 end
 local given
 if waiting then

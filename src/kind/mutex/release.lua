@@ -4,7 +4,7 @@
 -- KEYS  as in hand_over.lua
 -- ARGV  1 the attempt   2 time to live of the fence, ms   3 the last token used, 0: the one minted
 --       4 wanted, where somebody is known to wait, so that nobody has to ask; it may be wrong
--- Returns 1 released   0 the key is gone   -1 another owner has it
+-- Returns 1 released   -1 another owner has it   {0, 0, fence} the key is gone, and the fence as in renew.lua
 --
 -- Where nobody waits it is the compare-and-delete of the Redis documentation. It must succeed when
 -- memory is full: neither a ZREM, with which a hand-over begins, nor DEL is ever refused, and what

@@ -109,8 +109,8 @@ fn readers(value: &Value, identity: &Identity) -> String {
     });
     shape += &outcome(resized(value), |read| variant(&read));
     shape += &outcome(ownership(value), |read| variant(&read));
-    shape += &outcome(released(value), |read| variant(&read.ownership));
     for counts in [true, false] {
+        shape += &outcome(released(value, counts), |read| variant(&read.ownership));
         shape += &outcome(renewed(&reply(value), counts), |read| variant(&read.ownership));
     }
     shape += &outcome(forced(value), |read| variant(&read));

@@ -16,7 +16,7 @@ use crate::kind::{KINDS, QUORUM_KINDS};
 use crate::protocol::Protocol;
 use crate::protocol::inspection::{View, report};
 use crate::protocol::lock_kind::LockKind;
-use crate::protocol::reply::Ownership;
+use crate::protocol::reply::{Ownership, released};
 use crate::protocol::request::{AcquireMode, AcquireRequest, ForceRequest, ReleaseRequest};
 use crate::protocol::script_protocol::ScriptProtocol;
 use crate::protocol::server_protocol::ServerProtocol;
@@ -301,7 +301,10 @@ fn scripts_of_every_kind_run() {
         let report = report(kind.parts(), replies[3].clone()).unwrap();
         assert_eq!(report.holders.len(), 1);
         assert!(report.holders[0].last_token.is_some());
-        assert_eq!(replies[4..], [1, 0, 0, 0].map(Value::Int));
+        let [given, gone, rest @ ..] = &replies[4..] else { panic!("{replies:?}") };
+        let gone = released(gone, true).unwrap().ownership;
+        assert_eq!((given, gone), (&Value::Int(1), Ownership::Gone));
+        assert_eq!(*rest, [0, 0].map(Value::Int));
     };
     for &kind in KINDS {
         let replies = replies(kind, |target, request| target.acquire(request, 0));

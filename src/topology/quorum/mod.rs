@@ -274,11 +274,8 @@ impl Protocol for Quorum {
                     }
                     // No vote remains, so the work is done, even where too few servers confirm that
                     // the owner ever had the lock. An error here would repeat the release forever.
-                    outcome.map(Into::into).or(Ok(OwnershipReply {
-                        ownership: Ownership::Gone,
-                        sent: self.clock.now(),
-                        waiters: None,
-                    }))
+                    let gone = |_| OwnershipReply::new(Ownership::Gone, self.clock.now());
+                    Ok(outcome.map_or_else(gone, Into::into))
                 }
             })
             .collect()

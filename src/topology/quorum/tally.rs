@@ -31,14 +31,13 @@ pub(super) struct Tallied {
 
 impl From<Tallied> for OwnershipReply {
     fn from(tallied: Tallied) -> OwnershipReply {
-        let Tallied { ownership, sent, listeners: _ } = tallied;
-        OwnershipReply { ownership, sent, waiters: None }
+        OwnershipReply::new(tallied.ownership, tallied.sent)
     }
 }
 
 impl From<Tallied> for Released {
     fn from(tallied: Tallied) -> Released {
-        Released { ownership: tallied.ownership, listeners: tallied.listeners }
+        Released { listeners: tallied.listeners, ..Released::from(tallied.ownership) }
     }
 }
 
@@ -47,7 +46,7 @@ impl TallyKind {
     fn read(self, reply: &Reply) -> Result<Released, Failure> {
         match self {
             TallyKind::Renew => renewed(reply, false).map(|reply| reply.ownership.into()),
-            TallyKind::Release => released(&reply.value),
+            TallyKind::Release => released(&reply.value, true),
         }
     }
 }

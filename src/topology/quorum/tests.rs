@@ -122,9 +122,14 @@ fn ballot_behind_a_foreign_key_ends_with_its_deadline() {
 fn delivery(ask: TallyKind, run: u64, outcome: Result<i64, Failure>) -> Option<NodeReply> {
     let now = BootClock.now();
     let reply = |number| {
-        let value = match ask {
-            TallyKind::Renew => Value::Array(vec![Value::Int(number), Value::Int(1 << 50)]),
-            TallyKind::Release => Value::Int(number),
+        let list = |numbers: &[i64]| {
+            Value::Array(numbers.iter().map(|&number| Value::Int(number)).collect())
+        };
+        let value = match (ask, number) {
+            (TallyKind::Renew, 0) => list(&[0, 1 << 50, -1, 7]),
+            (TallyKind::Renew, _) => list(&[number, 1 << 50]),
+            (TallyKind::Release, 0) => list(&[0, 0, 7]),
+            (TallyKind::Release, _) => Value::Int(number),
         };
         Reply { value, sent: now, received: now, clock: None }
     };

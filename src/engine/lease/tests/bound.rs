@@ -211,10 +211,21 @@ fn loss_that_a_reply_shows_has_the_cause_of_the_end_that_came_first() {
     let (until, lost_at) = (bench.lease.valid_until(), bench.lease.lost_at());
     let cause = |cause, moment| bench.lease.cause_of(cause, moment);
     assert_eq!(cause(LossCause::Taken, until), LossCause::Taken, "it could have come back");
-    assert_eq!(cause(LossCause::Deleted, until), LossCause::Expired);
-    bench.lease.yielded(bench.begin);
-    assert_eq!(cause(LossCause::Deleted, lost_at.before(STEP)), LossCause::Taken);
+    assert_eq!(cause(LossCause::Deleted, lost_at.before(STEP)), LossCause::Deleted, "in its tail");
     assert_eq!(cause(LossCause::Deleted, lost_at), LossCause::Expired);
+}
+
+#[test]
+fn key_that_is_gone_was_anothers_if_a_token_is_above_those_of_the_lease() {
+    let bench = Bench::new(renewed());
+    let last = bench.lease.token().get();
+    let gone = |fence| bench.lease.ownership(Ownership::Gone, fence);
+    assert_eq!((gone(None), gone(Some(last))), (Ownership::Gone, Ownership::Gone));
+    assert_eq!(gone(Some(last + 1)), Ownership::Taken);
+    assert_eq!(bench.lease.ownership(Ownership::Owned, Some(last + 1)), Ownership::Owned);
+    let now = bench.at(SECOND);
+    let next = Hold::next(&bench.lease, &renewed(), now).expect("it may be passed on");
+    assert_eq!(gone(Some(next.token().get())), Ownership::Gone, "its own");
 }
 
 #[test]

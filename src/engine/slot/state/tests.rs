@@ -170,7 +170,7 @@ impl Bench {
     /// A thread releases its lock.
     fn unlock(&mut self) -> Unlocked {
         let hold = self.held.remove(0);
-        assert!(hold.begin_release().is_some());
+        assert!(hold.begin_release());
         let unlocked = self.transition(|state, step| state.unlock(&hold, Arc::new(()), step));
         hold.end();
         if unlocked == Unlocked::Releasing {

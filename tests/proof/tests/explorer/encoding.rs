@@ -113,10 +113,10 @@ pub(crate) fn reply(
         (Request::Acquire(_), [2, _]) => Reply::Acquired(Answer::Late { now }),
         (Request::Acquire(_), [3, _]) => Reply::Acquired(Answer::Gone { now }),
         (Request::Renew { .. }, [1, _]) => Reply::Ownership(Ownership::Owned),
-        (Request::Renew { .. }, [0, _]) => Reply::Ownership(Ownership::Gone),
+        (Request::Renew { .. }, [0, _, -1, _]) => Reply::Ownership(Ownership::Gone),
         (Request::Renew { .. }, [-1, _]) => Reply::Ownership(Ownership::Taken),
         (_, [1]) => Reply::Ownership(Ownership::Owned),
-        (_, [0]) => Reply::Ownership(Ownership::Gone),
+        (_, [0, 0, _]) => Reply::Ownership(Ownership::Gone),
         (_, [-1]) => Reply::Ownership(Ownership::Taken),
         (_, numbers) => panic!("{request:?} is no request with the reply {numbers:?}"),
     }
