@@ -54,8 +54,8 @@ impl LocateErrors {
         let outdated = || "what they reported is out of date".to_owned();
         let reason = self.refusal.or(self.last).map_or_else(outdated, |error| words(&error));
         let text = match count {
-            1 => format!("the sentinel did not report the master: {reason}"),
-            _ => format!("none of {count} sentinels reported the master: {reason}"),
+            1 => format!("the sentinel did not report the master \"{master}\": {reason}"),
+            _ => format!("none of {count} sentinels reported the master \"{master}\": {reason}"),
         };
         RedisError::from((ErrorKind::Io, "where the master is", text))
     }

@@ -201,7 +201,7 @@ fn join_that_overtakes_its_leave_is_undone() {
         detour.armed.store(true, Ordering::SeqCst);
         thread::scope(|scope| {
             // With an end, or a test that fails would wait for it, and it for the guard.
-            let waiter = scope.spawn(|| lock.try_lock_for(SOON * 3).map(drop));
+            let waiter = scope.spawn(|| lock.try_lock_for(SOON * 3).map(token_of));
             until("its join is on the way", || !detour.armed.load(Ordering::SeqCst));
             let begin = Instant::now();
             if let Some(guard) = &guard {
@@ -214,8 +214,8 @@ fn join_that_overtakes_its_leave_is_undone() {
                 assert!(waiter.join().unwrap().unwrap_err().is_cancelled());
             } else {
                 // Another attempt had it meanwhile, and gave it back.
-                waiter.join().unwrap().unwrap();
-                until("a ghost takes it", || exists(&server, "x"));
+                let token = waiter.join().unwrap().unwrap();
+                until("a ghost takes it", || last_token(&server) > token);
                 until("it gives it back", || !exists(&server, "x"));
             }
             assert!(begin.elapsed() > LATE / 2, "the join was not late");
@@ -223,6 +223,15 @@ fn join_that_overtakes_its_leave_is_undone() {
         drop(guard);
         until("nothing is left", || !exists(&server, "x") && waiting(&server, "x") == 0);
     }
+}
+
+fn token_of(guard: Option<leasehold::Guard>) -> u64 {
+    guard.expect("it ends in time").fencing_token().get()
+}
+
+/// It tells of a ghost that was gone before anybody looked.
+fn last_token(server: &leasehold_support::Server) -> u64 {
+    ask(server, &["GET", "{x}:fence"])
 }
 
 /// The same for an attempt that was granted when it was repeated, and is released before the request
@@ -238,9 +247,10 @@ fn request_that_arrives_after_the_release_is_undone() {
         detour.armed.store(true, Ordering::SeqCst);
         let guard = lock.try_lock().unwrap().expect("free");
         assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
+        let token = guard.fencing_token().get();
         guard.release().unwrap();
         assert!(!exists(&server, "x"));
-        until("a ghost takes it", || exists(&server, "x"));
+        until("a ghost takes it", || last_token(&server) > token);
         until("it gives it back", || !exists(&server, "x"));
     }
 }

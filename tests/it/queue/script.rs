@@ -7,7 +7,7 @@ use leasehold_support::lag::Spent as _;
 use leasehold_support::stat::median;
 
 use crate::common::queue::{listens, waiting};
-use crate::common::{ask, exists, heavy, no_key_is_immortal, open, renewed, server};
+use crate::common::{ask, exists, heavy, no_key_is_immortal, open, renewed, server, until};
 use crate::queue::owner;
 
 const FEED: &str = "feed0000000000000000000000000000";
@@ -25,19 +25,28 @@ impl Bare {
     pub(crate) fn new(server: &Server) -> Bare {
         let client = open(server);
         listens(server, &client);
-        ask::<()>(server, &["SCRIPT", "FLUSH"]);
         // No holder's lease ends while a crowd queues up.
         let lock = client.mutex_with("x", renewed(3_600_000)).unwrap();
-        let sent = monitored(server, || drop(lock.lock().unwrap()));
-        let call = |has: &dyn Fn(&Vec<Vec<u8>>) -> bool| {
-            let is_script = |words: &&Vec<Vec<u8>>| words[0].eq_ignore_ascii_case(b"EVAL");
-            let found = sent.iter().filter(is_script).find(|words| has(words));
-            found.expect("the script as it was sent").clone()
-        };
-        let joins = |words: &Vec<Vec<u8>>| words.iter().any(|word| word == b"join");
+        let mut scripts = None;
+        // On a busy machine its listener may be silent for a moment, and then it only tries.
+        until("both scripts are sent as they are", || {
+            ask::<()>(server, &["SCRIPT", "FLUSH"]);
+            let sent = monitored(server, || drop(lock.lock().unwrap()));
+            let has = |words: &Vec<Vec<u8>>, some: &[&str]| {
+                words.iter().any(|word| some.iter().any(|it| it.as_bytes() == word))
+            };
+            let is_script = |words: &&Vec<Vec<u8>>| {
+                words[0].eq_ignore_ascii_case(b"EVAL") && has(words, &["x"])
+            };
+            let mut evals = sent.iter().filter(is_script);
+            let join = evals.find(|words| has(words, &["join"])).cloned();
+            let release = evals.find(|words| !has(words, &["try", "join", "beat"])).cloned();
+            scripts = join.zip(release);
+            scripts.is_some()
+        });
+        let (join, release) = scripts.expect("they were sent");
         let mut ear = server.connection();
         redis::cmd("SUBSCRIBE").arg(format!("leasehold:{FEED}")).exec(&mut ear).unwrap();
-        let (join, release) = (call(&joins), call(&|words| !joins(words)));
         Bare { connection: server.connection(), ear, join, release }
     }
 
