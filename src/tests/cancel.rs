@@ -134,3 +134,24 @@ fn an_upgrade_that_comes_after_the_cancellation_is_given_back() {
     assert!(outcome.as_ref().is_err_and(|error| error.is_cancelled()), "{outcome:?}");
     server.run_until(|| is_gone(&server));
 }
+
+/// Its wait was counted, so its thread asks no more, and nothing that it did is left.
+#[test]
+fn cancelled_wait_whose_last_request_fails_is_cancelled() {
+    let server = Server::standing_still();
+    let client = server.client();
+    let lock = client.mutex("x").unwrap();
+    drop(lock.lock().unwrap());
+    // Of another type.
+    let _permit = server.client().semaphore("x", 1).unwrap().acquire().unwrap();
+    let link = server.link(&client);
+    let before = link.faults();
+    link.delay_answers(1, LATE);
+    let outcome = waiter(&client, |client| client.mutex("x")?.lock().map(drop));
+    until(|| link.faults() > before);
+    assert_eq!(lock.cancel_waits(), 1);
+    server.run_until(|| !outcome.is_empty());
+    let outcome = outcome.recv().unwrap();
+    assert!(outcome.as_ref().is_err_and(|error| error.is_cancelled()), "{outcome:?}");
+    assert!(lock.try_lock().unwrap_err().is_wrong_type());
+}

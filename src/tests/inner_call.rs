@@ -287,6 +287,19 @@ fn longest_of_all_is_renewed_and_each_guard_takes_away_its_own() {
     drop(outer);
 }
 
+/// The next renewal would come when that of the inner call was due.
+#[test]
+fn loss_is_noticed_as_soon_as_before_once_the_inner_call_is_over() {
+    let bench = Bench::new(Kind::Mutex);
+    let outer = bench.outer(renewed(6));
+    drop(bench.inner(renewed(60)).unwrap());
+    let hold = bench.hold();
+    assert!(bench.server.delete(KEY));
+    bench.server.advance(SECOND * 2);
+    assert_eq!(hold.loss().expect("it was renewed").cause(), LossCause::Deleted);
+    drop(outer);
+}
+
 /// The guard for which the lease is renewed may be gone before another that was taken inside it.
 #[test]
 fn fixed_lease_does_not_rest_on_the_renewals_of_another_call() {
@@ -505,8 +518,13 @@ fn fail_inside(kind: Kind) {
 fn time_of_the_call_bounds_its_request() {
     // Without a time, an exchange has that of the client: a second for a connection and one for the reply.
     for kind in KINDS {
-        let short = time_without_a_reply(kind, Some(SECOND / 5));
-        assert!(short >= SECOND / 5 && short < SECOND / 3, "{kind:?}: {short:?}");
+        // The clock may go on before the thread that has waited runs, so the shortest of some counts.
+        let is_short = (0..5).any(|_| {
+            let short = time_without_a_reply(kind, Some(SECOND / 5));
+            assert!(short >= SECOND / 5, "{kind:?}: {short:?}");
+            short < SECOND / 3
+        });
+        assert!(is_short, "{kind:?}");
         let whole = time_without_a_reply(kind, None);
         // A call by key always has a time.
         let most = if kind == Kind::ByKey { SECOND + SECOND / 5 } else { SECOND * 4 };

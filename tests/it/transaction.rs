@@ -1,7 +1,7 @@
 //! A transaction under any kind of lock applies all its commands, or none and returns an error that says why.
 
 use crate::common::{ask, open, patient, renewed, until};
-use leasehold::{Error, LockClient, Part, Result};
+use leasehold::{Error, LockClient, LockOptions, Part, Release, Result, Wait};
 use leasehold_support::Server;
 use redis::{Pipeline, Value};
 
@@ -180,13 +180,16 @@ fn data(server: &Server) -> Vec<Value> {
         .into()
 }
 
+fn someone(server: &Server) -> String {
+    format!("{}?user=someone&pass=secret", server.unix_url())
+}
+
 fn prepared() -> (Server, Vec<Held>) {
     let server = Server::builder().arg("--enable-protected-configs").arg("yes").start().unwrap();
     allow(&server, ALL);
     ask::<()>(&server, &["MSET", "a", "1", "b", "2", "seen", "3"]);
     ask::<()>(&server, &["XADD", "stream", "1-1", "field", "value"]);
-    let url = format!("{}?user=someone&pass=secret", server.unix_url());
-    let client = patient(LockClient::builder(url)).announce(false).build().unwrap();
+    let client = patient(LockClient::builder(someone(&server))).announce(false).build().unwrap();
     let held = all(&client);
     (server, held)
 }
@@ -241,6 +244,43 @@ fn refused_command_of_any_kind_and_place_keeps_the_others_from_applying() {
             }
         }
     }
+}
+
+/// Without it nothing would guard the commands behind it, nor a release by `WATCH`.
+#[test]
+fn nothing_is_applied_where_multi_is_refused() {
+    let (server, held) = prepared();
+    let options = LockOptions::new().wait(Wait::spin()).release(Release::watch());
+    let watching = patient(LockClient::builder(someone(&server))).build().unwrap();
+    let guard = watching.mutex_with("lock:watched", options).unwrap().lock().unwrap();
+    allow(&server, &["-multi"]);
+    for held in held.iter().filter(|held| !held.is_by_script) {
+        let error = is_refused_whole(&server, held, &[&["SET", "a", "9"], &["DEL", "b"]]);
+        assert!(error.is_denied(), "{}: {error}", held.kind);
+    }
+    assert!(guard.release().unwrap_err().is_denied());
+    assert!(ask::<bool>(&server, &["EXISTS", "lock:watched"]));
+    allow(&server, &["+multi"]);
+}
+
+#[test]
+fn key_of_another_type_is_a_loss() {
+    let server = crate::common::server();
+    let client = open(&server);
+    let writer = client.rw_lock("w").unwrap().write().unwrap();
+    let permit = client.semaphore("p", 2).unwrap().acquire().unwrap();
+    let mutex = client.mutex("m").unwrap().lock().unwrap();
+    for name in ["w", "p"] {
+        ask::<()>(&server, &["DEL", name]);
+        ask::<()>(&server, &["SET", name, "another's"]);
+    }
+    ask::<()>(&server, &["DEL", "m"]);
+    ask::<()>(&server, &["HSET", "m", "another's", "1"]);
+    let lost = |outcome: Result<Vec<Value>>| outcome.unwrap_err().is_lost();
+    assert!(lost(writer.transaction(|pipe| _ = pipe.set("a", 1))) && !writer.is_valid());
+    assert!(lost(permit.transaction(|pipe| _ = pipe.set("a", 1))) && !permit.is_valid());
+    assert!(lost(mutex.transaction(|pipe| _ = pipe.set("a", 1))) && !mutex.is_valid());
+    assert!(!ask::<bool>(&server, &["EXISTS", "a"]));
 }
 
 #[test]
