@@ -292,7 +292,11 @@ fn longest_of_all_is_renewed_and_each_guard_takes_away_its_own() {
 fn loss_is_noticed_as_soon_as_before_once_the_inner_call_is_over() {
     let bench = Bench::new(Kind::Mutex);
     let outer = bench.outer(renewed(6));
-    drop(bench.inner(renewed(60)).unwrap());
+    let inner = bench.inner(renewed(60)).unwrap();
+    // It is renewed for the inner call.
+    bench.server.advance(SECOND * 3);
+    assert!(bench.pttl() > SECOND * 50, "{:?}", bench.pttl());
+    drop(inner);
     let hold = bench.hold();
     assert!(bench.server.delete(KEY));
     bench.server.advance(SECOND * 2);
