@@ -568,17 +568,19 @@ fn every_call_works_after_all_connections_were_killed() {
     until("the guards are gone", || !exists(&server, "d"));
 }
 
-/// Only `WATCH` was sent, so the transaction itself is not in doubt, and is made on another connection.
+/// Only `WATCH` or `MULTI` was sent, so the transaction itself is not in doubt, and is made on another connection.
 #[test]
 fn transaction_is_repeated_where_its_watch_had_no_reply() {
     let (server, proxy) = behind_proxy();
     let client = open_at(proxy.url());
     let guard = client.mutex_with("x", fixed(20_000)).unwrap().lock().unwrap();
-    let cut = proxy.add(Fault::request("WATCH", Action::LoseReply));
-    guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("applied")).unwrap();
-    assert_eq!((cut.fired(), ask::<u64>(&server, &["GET", "applied"])), (1, 1));
-    // After `MULTI` it may have been applied.
-    let cut = proxy.add(Fault::request("MULTI", Action::LoseReply));
+    for (applied, before) in (1..).zip(["WATCH", "MULTI"]) {
+        let cut = proxy.add(Fault::request(before, Action::LoseReply));
+        guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("applied")).unwrap();
+        assert_eq!((cut.fired(), ask::<u64>(&server, &["GET", "applied"])), (1, applied));
+    }
+    // It may have been applied.
+    let cut = proxy.add(Fault::request("EXEC", Action::LoseReply));
     let error = guard.transaction(|pipe| _ = pipe.cmd("INCR").arg("applied")).unwrap_err();
     assert!(error.is_unknown_outcome() && cut.fired() == 1, "{error:?}");
 }
