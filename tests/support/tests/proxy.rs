@@ -226,8 +226,8 @@ fn renew(connection: &mut Connection) -> RedisResult<i64> {
     let (_, text) = scripts().find(|(name, _)| *name == "RENEW").expect("one of the library's");
     let mut eval = redis::cmd("EVAL");
     eval.arg(text).arg(2).arg(&["a", "b"]).arg(&["me", "1000", "0", "1000"]);
-    let (is_there, _now): (i64, i64) = eval.query(connection)?;
-    Ok(is_there)
+    let reply: Vec<i64> = eval.query(connection)?;
+    Ok(reply[0])
 }
 
 /// Otherwise it would pass by the faults of its operation, and their tests would go on without them.
