@@ -197,7 +197,7 @@ pub enum LossCause {
     RenewalsUsedUp,
     /// Redis says that another holder has it, or has had it since.
     Taken,
-    /// Redis says that the key is gone, and of no other holder.
+    /// Redis says that the key is gone, and does not tell of another holder since.
     Deleted,
     /// The lease ran out while Redis could not be reached: no renewal was confirmed, and most had no reply.
     Unreachable,

@@ -163,8 +163,8 @@ impl Engine {
         Arc::new(Engine { context, table })
     }
 
-    /// Has the leases asked about that end by a clock of these which is not what it was, and the waiters ask for their
-    /// places; and the leases of a server whose connections have ended.
+    /// When the clock of a server was set: checks the leases that it times, and makes waiters ask again. When the
+    /// connections to a server have ended: checks its leases.
     pub(crate) fn watch_servers(&self, clocks: &ServerClocks) {
         clocks.on_break(self.worker.on_break());
         self.watch_clocks(clocks);

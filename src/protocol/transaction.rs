@@ -97,14 +97,13 @@ pub(crate) fn apply(
 fn apply_watching(
     session: &mut dyn Session,
     locks: &[(&Target, &[u8])],
-    calls: Vec<Call>,
+    mut calls: Vec<Call>,
     deadline: Moment,
 ) -> Result<Applied, Failure> {
     // The driver's own helper is of no use here: it retries without bound, and after an error it
     // leaves the connection watching.
-    let mut transaction = calls;
-    transaction.push(Call::plain(&[b"EXEC"]));
-    let outcome = apply_inner(session, locks, &transaction, deadline);
+    calls.push(Call::plain(&[b"EXEC"]));
+    let outcome = apply_inner(session, locks, &calls, deadline);
 
     // Also after a refusal, which leaves the replies in step: the connection may still watch these
     // keys. A later transaction on it would then be dropped for a change of a lock that is not its
@@ -122,10 +121,8 @@ fn apply_inner(
     deadline: Moment,
 ) -> Result<Applied, Failure> {
     loop {
-        let watched = locks.iter().map(|(target, _)| target.key());
-        let watch: Vec<&[u8]> = iter::once(&b"WATCH"[..]).chain(watched).collect();
         // Until `MULTI` has its reply nothing of the user's is sent, so a connection that dies before leaves no doubt.
-        let not_owned = first_not_owned(session, &watch, locks, deadline);
+        let not_owned = first_not_owned(session, locks, deadline);
         if let Some((lock, ownership)) = not_owned.map_err(Failure::before_sending)? {
             // A lost lock is a usual outcome. One more round trip is cheaper than a new connection,
             // which a poisoned session would cost.
@@ -139,7 +136,7 @@ fn apply_inner(
             return Ok(Applied::NotOwned(lock, ownership));
         }
 
-        // On its own: where it is refused, each of the commands behind it would apply at once, to nobody's lock.
+        // Alone: where it is refused, the server would run each command behind it at once, without a guard.
         session.call(&Call::plain(&[b"MULTI"]), deadline).map_err(Failure::before_sending)?;
         // The replies before that of `EXEC` are `QUEUED`. Where Redis refuses to queue a command,
         // its own error is returned: it says more than the `EXECABORT` of the `EXEC` that follows.
@@ -163,13 +160,14 @@ fn apply_inner(
 /// Watches the locks, and finds the first of them that its owner does not have.
 fn first_not_owned(
     session: &mut dyn Session,
-    watch: &[&[u8]],
     locks: &[(&Target, &[u8])],
     deadline: Moment,
 ) -> Result<Option<(usize, Ownership)>, Failure> {
+    let keys = locks.iter().map(|(target, _)| target.key());
+    let watch: Vec<&[u8]> = iter::once(&b"WATCH"[..]).chain(keys).collect();
     // The looks come after `WATCH`, never before: a change between a look and a later `WATCH` would go unnoticed.
     let looks = locks.iter().map(|(target, _)| target.inspect(View::Owners));
-    let calls: Vec<_> = iter::once(Call::plain(watch)).chain(looks).collect();
+    let calls: Vec<_> = iter::once(Call::plain(&watch)).chain(looks).collect();
     let mut replies = session.call_all(&calls, deadline).into_iter();
     replies.next().unwrap_or_else(|| Err(Failure::silent()))?;
     for (number, ((target, owner), found)) in locks.iter().zip(replies).enumerate() {

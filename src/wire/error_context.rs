@@ -240,6 +240,12 @@ pub(crate) fn io_kind(error: &RedisError) -> Option<io::ErrorKind> {
     io_error(error).map(io::Error::kind)
 }
 
+/// Whether the other end has closed the connection. `io_kind` leaves out the errors that this crate makes of what sentinels
+/// report: the driver counts those as dropped connections, too.
+pub(crate) fn is_closed(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal() && io_kind(error).is_some()
+}
+
 /// The error of the operating system, or of TLS, if it is one.
 pub(crate) fn io_error(error: &RedisError) -> Option<&io::Error> {
     located(error).map_or_else(|| outer_io_error(error), |located| io_error(&located.source))

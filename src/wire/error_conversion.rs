@@ -7,7 +7,7 @@ use redis::{ErrorKind, RedisError};
 use crate::base::error::Error;
 use crate::wire::endpoint::OVER_TLS;
 use crate::wire::error_context::{
-    NO_THREAD, PROVIDER, at_which, io_kind, is_lookup, is_tls_fault, server_of, subject, words,
+    NO_THREAD, PROVIDER, at_which, is_closed, is_lookup, is_tls_fault, server_of, subject, words,
 };
 use crate::wire::failure::{Failure, NO_LOCK, NotSentReason, RefusalKind, is_max_clients};
 use crate::wire::server_version::is_too_old;
@@ -167,12 +167,8 @@ fn advice_on_io(error: &RedisError, said: &str) -> &'static str {
     } else if said.starts_with(PROVIDER) {
         "look why, or try again later"
     // A server at its `maxclients` may close the connection before its refusal is read, and a TLS
-    // port closes one that speaks plain text. `io_kind` leaves out the errors that this crate makes
-    // of what sentinels report: the driver counts those as dropped connections, too.
-    } else if error.is_connection_dropped()
-        && !error.is_connection_refusal()
-        && io_kind(error).is_some()
-    {
+    // port closes one that speaks plain text.
+    } else if is_closed(error) {
         "look whether its maxclients is reached, whether it is a proxy that does not know CLIENT or TIME, or whether it \
          expects rediss://"
     } else if is_lookup(error) {

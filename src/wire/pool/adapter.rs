@@ -31,7 +31,7 @@ use crate::base::thread::{Role, Threads};
 use crate::base::time::Moment;
 use crate::wire::connect_attempts::{ConnectAttempts, ConnectCounts};
 use crate::wire::connection::Connection;
-use crate::wire::error_context::NO_THREAD;
+use crate::wire::error_context::{NO_THREAD, is_closed};
 use crate::wire::failure::{self, Failure};
 use crate::wire::manager::Manager;
 
@@ -314,11 +314,9 @@ impl r2d2::ManageConnection for PoolManager {
         let open = || guarded(|| self.manager.open());
         let before = self.manager.incidents();
         let mut outcome = open();
-        // What broke another connection meanwhile broke this one, and is over. A caller that lost the other waits for
-        // this attempt, and would be told of the end of a connection twice.
-        if outcome.as_ref().is_err_and(RedisError::is_connection_dropped)
-            && self.manager.incidents() != before
-        {
+        // Another connection broke during this attempt, likely for the same reason. The caller that lost that one waits for
+        // this attempt, and has not tried again yet.
+        if outcome.as_ref().is_err_and(is_closed) && self.manager.incidents() != before {
             outcome = open();
         }
         if let Ok(connection) = &mut outcome {
