@@ -308,8 +308,9 @@ impl Server {
 
     /// For when all workers wait; `None` while one is awake that waits for no answer.
     fn workers_due(&self) -> Option<Vec<Moment>> {
+        let now = self.clock.now();
         let due = |client: &Client| match client.engine.upgrade() {
-            Some(engine) if !client.link.is_waited_for() => engine.worker.next_due(),
+            Some(engine) if !client.link.is_waited_for(now) => engine.worker.next_due(),
             _ => Some(Moment::FAR),
         };
         self.clients.lock().iter().map(due).collect()
@@ -336,10 +337,13 @@ impl Server {
 
     fn is_at_rest(&self, before: usize, lenient: bool) -> bool {
         let (_, due) = self.clock.waiting();
+        let now = self.clock.now();
         let back = lenient || self.waiting() >= before;
         let rests = |client: &Client| {
             let engine = client.engine.upgrade();
-            client.link.is_waited_for() || engine.is_none_or(|engine| engine.worker.is_at_rest())
+            !client.link.has_due(now)
+                && (client.link.is_waited_for(now)
+                    || engine.is_none_or(|engine| engine.worker.is_at_rest()))
         };
         let rested = due == 0 && back && self.inner.is_at_rest();
         rested && self.clients.lock().iter().all(rests) && !self.clock.has_running_reader()

@@ -61,11 +61,22 @@ fn timed(proxy: &Proxy) -> LockClient {
     patient(LockClient::builder(proxy.url())).command_timeout(TIMEOUT).build().unwrap()
 }
 
-/// A client with several idle connections, each of which was used.
-fn with_idle_connections(proxy: &Proxy) -> LockClient {
-    let client = timed(proxy);
+/// How many connections a client of these tests has.
+const IDLE: u32 = 4;
+
+/// A client with a full pool of idle connections, each of which was used.
+///
+/// A connection in the making could count as one that replied later than the test's first request.
+fn with_idle_connections(server: &Server, proxy: &Proxy) -> LockClient {
+    let client = patient(LockClient::builder(proxy.url())).max_size(IDLE).command_timeout(TIMEOUT);
+    let client = client.build().unwrap();
     proxy.delay(ms(20));
     let over = AtomicBool::new(false);
+    let mut line = server.connection();
+    let mut used = || -> usize {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut line).unwrap();
+        list.matches(" cmd=evalsha ").count()
+    };
     thread::scope(|scope| {
         let _over = AtLast(&over);
         for number in 0..6 {
@@ -77,7 +88,7 @@ fn with_idle_connections(proxy: &Proxy) -> LockClient {
                 }
             });
         }
-        until("there are four", || proxy.connections() >= 4);
+        until("each was used", || used() == IDLE as usize);
     });
     proxy.heal();
     client
@@ -86,7 +97,7 @@ fn with_idle_connections(proxy: &Proxy) -> LockClient {
 #[test]
 fn dead_idle_connections_cost_one_timeout_in_all() {
     let (server, proxy) = behind_proxy();
-    let client = with_idle_connections(&proxy);
+    let client = with_idle_connections(&server, &proxy);
     proxy.forget();
     let lock = client.mutex("x").unwrap();
     let error = lock.try_lock().unwrap_err();
@@ -103,7 +114,7 @@ fn dead_idle_connections_cost_one_timeout_in_all() {
 #[test]
 fn release_on_a_dead_idle_connection_succeeds() {
     let (server, proxy) = behind_proxy();
-    let client = with_idle_connections(&proxy);
+    let client = with_idle_connections(&server, &proxy);
     let guard = client.mutex("x").unwrap().lock().unwrap();
     proxy.forget();
     guard.release().unwrap();

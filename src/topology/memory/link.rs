@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::base::sync::{self, Mutex, ThreadId};
+use crate::base::time::Moment;
 
 /// The fate of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,8 @@ struct State {
     listens_at_replica: bool,
     faults: u64,
     exchanges: u64,
-    waiting: Vec<ThreadId>,
+    /// The threads that wait for a reply that is late or lost, and until when.
+    waiting: Vec<(ThreadId, Moment)>,
     /// How often the worker's connection was ordered, if it is missing.
     orders: Option<u64>,
 }
@@ -84,24 +86,30 @@ impl FaultyLink {
         self.0.lock().lasting == Some(Delivery::Refused)
     }
 
-    /// Notes, while `work` runs, that this thread waits for a reply that is late or lost.
-    pub(super) fn wait(&self, work: impl FnOnce()) {
-        // The test double lets time pass only when every client is at rest. A thread that waits for
-        // a lost reply is at rest: it can go on only when time passes, and must not be waited for.
+    /// Notes, while `work` runs, that this thread waits until a moment for a reply that is late or lost.
+    pub(super) fn wait(&self, until: Moment, work: impl FnOnce()) {
         let thread = sync::current();
-        self.0.lock().waiting.push(thread);
+        self.0.lock().waiting.push((thread, until));
         work();
-        self.0.lock().waiting.retain(|waits| *waits != thread);
+        self.0.lock().waiting.retain(|&(waits, _)| waits != thread);
     }
 
     /// Whether a thread waits for a reply that is late or lost.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        !self.0.lock().waiting.is_empty()
+    ///
+    /// The test double lets time pass only when every client is at rest, as such a thread is: it can go on only when time
+    /// passes.
+    pub(crate) fn is_waited_for(&self, now: Moment) -> bool {
+        self.0.lock().waiting.iter().any(|&(_, until)| now < until)
+    }
+
+    /// Whether a thread has waited long enough, and may not have had a processor since.
+    pub(crate) fn has_due(&self, now: Moment) -> bool {
+        self.0.lock().waiting.iter().any(|&(_, until)| until <= now)
     }
 
     /// Whether a certain thread waits for such a reply.
-    pub(super) fn is_waited_for_by(&self, thread: ThreadId) -> bool {
-        self.0.lock().waiting.contains(&thread)
+    pub(super) fn is_waited_for_by(&self, thread: ThreadId, now: Moment) -> bool {
+        self.0.lock().waiting.iter().any(|&(waits, until)| waits == thread && now < until)
     }
 
     /// Sets the fate of the next exchanges, after those that were set before.

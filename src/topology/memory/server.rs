@@ -184,7 +184,7 @@ impl MemoryServer {
     }
 
     pub(super) fn wait(&self, link: &FaultyLink, until: Moment) {
-        link.wait(|| {
+        link.wait(until, || {
             // A loop, because a clock may end a wait early.
             while self.now() < until {
                 self.clock.wait_until(until, &mut sync::sleep);
@@ -287,10 +287,11 @@ impl MemoryServer {
     /// Whether the listeners have handled all messages, except those that wait for a reply
     /// themselves.
     pub(crate) fn is_at_rest(&self) -> bool {
+        let now = self.now();
         let state = self.state();
         // A test puts the clock forward when this is true. A listener that itself waits for a late
         // reply can go on only when time passes, so waiting for it here would never end.
-        let waits = |queue: &SubscriberQueue| queue.link.is_waited_for_by(queue.thread);
+        let waits = |queue: &SubscriberQueue| queue.link.is_waited_for_by(queue.thread, now);
         state.subscribers.values().all(|queue| queue.handled >= queue.sent || waits(queue))
     }
 }

@@ -7,7 +7,7 @@ use leasehold_support::Server;
 
 use super::{in_line, take};
 use crate::common::queue::listens;
-use crate::common::{ask, ms, names, open, renewed, server, until};
+use crate::common::{SOON, ask, ms, names, open, renewed, server, until};
 
 #[test]
 fn impossible_numbers_are_rejected_before_any_request() {
@@ -85,7 +85,7 @@ fn refuses_permits(server: &Server, client: &LockClient, name: &str, text: &str)
     let errors = [
         gpus.try_acquire().err(),
         gpus.acquire().err(),
-        gpus.try_acquire_for(ms(50)).err(),
+        gpus.try_acquire_for(SOON).err(),
         gpus.resize(3).err(),
         gpus.available().err(),
         gpus.limit().err(),

@@ -192,10 +192,18 @@ impl Proxy {
         self.gate.state().delay = time;
     }
 
-    /// Resets all open connections.
+    /// Resets all open connections, and returns once the resets have gone out.
     pub fn cut(&self) {
-        let links = self.gate.links();
-        links.iter().for_each(|link| link.cut());
+        let cut = |link: Arc<Link>| {
+            link.cut();
+            Arc::downgrade(&link)
+        };
+        let links: Vec<_> = self.gate.links().into_iter().map(cut).collect();
+        // The reset of a link goes out when its threads end.
+        let end = Instant::now() + LONGEST_START;
+        while links.iter().any(|link| link.strong_count() > 0) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Forgets all open connections, as a NAT does with idle ones: no byte passes on them any more,
