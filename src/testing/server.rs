@@ -309,10 +309,11 @@ impl Server {
     /// For when all workers wait; `None` while one is awake that waits for no answer.
     fn workers_due(&self) -> Option<Vec<Moment>> {
         let now = self.clock.now();
-        let due = |client: &Client| match client.engine.upgrade() {
-            Some(engine) if !client.link.is_waited_for(now) => engine.worker.next_due(),
-            _ => Some(Moment::FAR),
-        };
+        let due =
+            |client: &Client| match (client.engine.upgrade(), client.link.waited_for_until(now)) {
+                (Some(engine), None) => engine.worker.next_due(),
+                (_, until) => Some(until.unwrap_or(Moment::FAR)),
+            };
         self.clients.lock().iter().map(due).collect()
     }
 
@@ -342,7 +343,7 @@ impl Server {
         let rests = |client: &Client| {
             let engine = client.engine.upgrade();
             !client.link.has_due(now)
-                && (client.link.is_waited_for(now)
+                && (client.link.waited_for_until(now).is_some()
                     || engine.is_none_or(|engine| engine.worker.is_at_rest()))
         };
         let rested = due == 0 && back && self.inner.is_at_rest();

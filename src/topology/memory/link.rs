@@ -94,12 +94,13 @@ impl FaultyLink {
         self.0.lock().waiting.retain(|&(waits, _)| waits != thread);
     }
 
-    /// Whether a thread waits for a reply that is late or lost.
+    /// Until when threads wait for replies that are late or lost; `None` if none does.
     ///
     /// The test double lets time pass only when every client is at rest, as such a thread is: it can go on only when time
     /// passes.
-    pub(crate) fn is_waited_for(&self, now: Moment) -> bool {
-        self.0.lock().waiting.iter().any(|&(_, until)| now < until)
+    pub(crate) fn waited_for_until(&self, now: Moment) -> Option<Moment> {
+        let state = self.0.lock();
+        state.waiting.iter().map(|&(_, until)| until).filter(|&until| now < until).min()
     }
 
     /// Whether a thread has waited long enough, and may not have had a processor since.

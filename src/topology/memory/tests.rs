@@ -234,7 +234,7 @@ fn delayed_transaction_runs_when_it_arrives() {
     let deadline = begin.after(MOMENT);
     let (clock, held) = (Arc::clone(&stage.clock), Arc::clone(link));
     spawn("time", move || {
-        while !held.is_waited_for(clock.now()) {
+        while held.waited_for_until(clock.now()).is_none() {
             sleep(Duration::from_millis(1));
         }
         clock.put_forward(deadline);
