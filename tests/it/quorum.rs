@@ -258,7 +258,9 @@ fn votes_given_without_a_reply_are_taken_back() {
 #[test]
 fn dropped_lost_hold_leaves_no_vote() {
     let servers = servers(3);
-    let lock = open(direct(&servers)).mutex_with("x", fixed(30_000)).unwrap();
+    // Longer than any wait here: what is left does not end by itself.
+    let client = open(direct(&servers).max_lease(SOON * 5));
+    let lock = client.mutex_with("x", fixed(300_000)).unwrap();
     until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
     let guard = lock.lock().unwrap();
     assert_eq!(on(&servers, "x"), 3);
@@ -657,8 +659,10 @@ fn unanswered_request_with_a_refused_repeat_leaves_no_vote() {
     let far = Proxy::start(&servers[0]).unwrap();
     let near = Proxy::to_addr(far.addr()).unwrap();
     let urls = [near.url(), servers[1].unix_url(), servers[2].unix_url()];
-    let client = open(QuorumClient::builder(urls).keeps_data(true).node_timeout(TIMEOUT));
-    let lock = client.mutex_with("x", fixed(30_000)).unwrap();
+    let builder = QuorumClient::builder(urls).keeps_data(true).node_timeout(TIMEOUT);
+    // Longer than any wait here: what is left does not end by itself.
+    let client = open(builder.max_lease(SOON * 5));
+    let lock = client.mutex_with("x", fixed(300_000)).unwrap();
     for _ in 0..5 {
         until("all are connected", || lock.with(|_| on(&servers, "x")).unwrap() == 3);
         ask::<()>(&servers[0], &["SET", "x", "1-:other", "PX", "30000"]);

@@ -10,7 +10,8 @@ use leasehold_support::{Action, Fault};
 use crate::common::detour::Detour;
 use crate::common::queue::{listens, wait_for, waiting};
 use crate::common::{
-    SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, patient, server, until, warm,
+    SOON, ask, behind_proxy, exists, fixed, hasty, ms, open, open_at, patient, renewed, server,
+    until, warm,
 };
 use crate::queue::{foreign_hold, members, owner, until_waiting};
 
@@ -192,11 +193,9 @@ fn join_that_overtakes_its_leave_is_undone() {
     warm(&server);
     let detour = Detour::start(&server, LATE);
     for held in [false, true] {
-        // So that the join is not too late, however late it is.
-        let client =
-            patient(LockClient::builder(&detour.url)).command_timeout(LATEST).build().unwrap();
+        let client = late(&detour);
         listens(&server, &client);
-        let lock = client.mutex("x").unwrap();
+        let lock = client.mutex_with("x", renewed(LEASE)).unwrap();
         let guard = held.then(|| open(&server).mutex("x").unwrap().lock().unwrap());
         detour.armed.store(true, Ordering::SeqCst);
         thread::scope(|scope| {
@@ -241,18 +240,15 @@ fn request_that_arrives_after_the_release_is_undone() {
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, LATE);
-    let client = patient(LockClient::builder(&detour.url)).command_timeout(LATEST).build().unwrap();
-    let lock = client.mutex("x").unwrap();
-    for _ in 0..2 {
-        detour.armed.store(true, Ordering::SeqCst);
-        let guard = lock.try_lock().unwrap().expect("free");
-        assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
-        let token = guard.fencing_token().get();
-        guard.release().unwrap();
-        assert!(!exists(&server, "x"));
-        until("a ghost takes it", || last_token(&server) > token);
-        until("it gives it back", || !exists(&server, "x"));
-    }
+    let lock = late(&detour).mutex_with("x", renewed(LEASE)).unwrap();
+    detour.armed.store(true, Ordering::SeqCst);
+    let guard = lock.try_lock().unwrap().expect("free");
+    assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
+    let token = guard.fencing_token().get();
+    guard.release().unwrap();
+    assert!(!exists(&server, "x"));
+    until("a ghost takes it", || last_token(&server) > token);
+    until("it gives it back", || !exists(&server, "x"));
 }
 
 /// Rules 6 and 30: the hold is lost before the request that got stuck arrives, and nobody gives its lease
@@ -262,8 +258,7 @@ fn request_that_arrives_after_the_loss_leaves_no_owner() {
     let server = server();
     warm(&server);
     let detour = Detour::start(&server, LATE);
-    let client = patient(LockClient::builder(&detour.url)).command_timeout(LATEST).build().unwrap();
-    let lock = client.mutex_with("x", fixed(60_000)).unwrap();
+    let lock = late(&detour).mutex_with("x", fixed(LEASE)).unwrap();
     detour.armed.store(true, Ordering::SeqCst);
     let guard = lock.try_lock().unwrap().expect("free");
     assert!(!detour.armed.load(Ordering::SeqCst), "nothing got stuck");
@@ -274,6 +269,15 @@ fn request_that_arrives_after_the_loss_leaves_no_owner() {
     drop(guard);
 }
 
+/// A client whose requests are not too late, however late they are. A leave is repeated one exchange after such a request:
+/// the wait for a connection, and the reply.
+fn late(detour: &Detour) -> LockClient {
+    let builder = patient(LockClient::builder(&detour.url)).command_timeout(LATEST);
+    builder.max_wait(LATEST / 2).build().unwrap()
+}
+
+/// Longer than any wait here, in ms: what is left does not end by itself.
+const LEASE: u64 = 3_600_000;
 /// After this, what got stuck on the detour is too late.
 const LATEST: Duration = ms(10_000);
 /// So late it comes, which is longer than a machine stands still, and earlier than that.
