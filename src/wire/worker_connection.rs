@@ -261,7 +261,9 @@ mod tests {
     /// A time-out of the server or of a balancer: the renewal would fail, and warn, each time.
     #[test]
     fn connection_that_died_while_it_was_idle_is_not_used() {
-        let stage = Stage::new(PoolSettings::default());
+        // Without a limit, or it is closed as an old one meanwhile.
+        let none = PoolSettings { idle_timeout: None, max_lifetime: None, ..Default::default() };
+        let stage = Stage::new(none);
         redis::cmd("CLIENT")
             .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
             .exec(&mut stage.server.connection())
