@@ -111,6 +111,12 @@ fn leases_that_are_still_there_are_asked_about_once_and_stay() {
     server.advance(SECOND * 5);
     assert_eq!(link.exchanges(), before + 3);
     assert!(guards.iter().all(Guard::is_valid));
+    // One that was granted since the break is not in doubt.
+    let before = link.exchanges();
+    let guard = hold(&client, "later", Lease::fixed(HOUR));
+    server.advance(SECOND * 5);
+    assert_eq!(link.exchanges(), before + 1);
+    assert!(guard.is_valid());
 }
 
 #[test]
