@@ -202,6 +202,11 @@ impl Manager {
         self.common.silence(self.clock.now())
     }
 
+    /// Whether a wait for this server that lasted so long says something about it.
+    pub(crate) fn is_meaningful(&self, span: Duration) -> bool {
+        self.common.is_meaningful(span)
+    }
+
     /// How long a reply may take.
     pub(crate) fn reply_limit(&self) -> Limit {
         self.common.limit
