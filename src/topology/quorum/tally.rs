@@ -267,9 +267,11 @@ impl Quorum {
         // then a larger pool would help. With most servers down it would not, although some pools
         // are in use.
         let reached = self.nodes.len() - failed;
-        let lacking = match reached + exhausted {
-            enough if exhausted > 0 && enough >= self.rules.need => Lacking::Connections,
-            some if short > 0 && some + short >= self.rules.need => Lacking::Time,
+        let is_exhausted = exhausted > 0 && reached + exhausted >= self.rules.need;
+        let is_short = short > 0 && reached + exhausted + short >= self.rules.need;
+        let lacking = match (is_exhausted, is_short) {
+            (true, _) => Lacking::Connections,
+            (_, true) => Lacking::Time,
             _ => Lacking::Servers,
         };
         Failure::NotSent(NotSentReason::NoMajority { text, lacking })
