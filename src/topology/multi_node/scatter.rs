@@ -379,21 +379,29 @@ mod tests {
     /// woke late.
     #[test]
     fn call_without_time_to_connect_blames_no_server() {
-        for step in [Duration::from_micros(400), Duration::from_secs(1)] {
+        for wakes_late in [false, true] {
             let server = Server::start().unwrap();
             let proxy = Proxy::start(&server).unwrap();
-            let _held = proxy.add(Fault::request("TIME", Action::Hold));
-            let clock: Arc<dyn Clock> = Arc::new(TickingClock::new(step));
+            let held = proxy.add(Fault::request("TIME", Action::Hold));
+            let standing = Arc::new(ManualClock::new(false));
+            // By less than a pause between two looks.
+            let ticking = TickingClock::new(POLL_INTERVAL / 4 * 3);
+            let clock: Arc<dyn Clock> =
+                if wakes_late { Arc::<ManualClock>::clone(&standing) } else { Arc::new(ticking) };
             let info = endpoint::parse(&proxy.url()).unwrap();
             let node = Node::new(info, &clock, &settings(None)).unwrap();
             let calls = [Call::plain(&[b"PING"])];
             let requests = [NodeRequest { node: &node, calls: &calls, once: false }];
-            let is_slow = step > SPAN / 100;
-            let deadline =
-                clock.now().after(Duration::from_millis(if is_slow { 9_500 } else { 300 }));
-            let replies = ask(&requests, Lane::Callers, 1, deadline, &*clock);
+            let deadline = clock.now().after(Duration::from_millis(300));
+            let replies = std::thread::scope(|scope| {
+                let asks = scope.spawn(|| ask(&requests, Lane::Callers, 1, deadline, &*clock));
+                assert!(held.wait_fired(LONG));
+                standing.put_forward(deadline.after(LONG));
+                asks.join().unwrap()
+            });
             let failure = replies[0].not_sent.as_ref().unwrap();
-            assert_eq!((failure.is_own_time(), failure.is_held_up()), (true, is_slow), "{failure}");
+            let verdict = (failure.is_own_time(), failure.is_held_up());
+            assert_eq!(verdict, (true, wakes_late), "{failure}");
             assert!(!node.is_silent());
             proxy.cut();
         }
