@@ -3,7 +3,7 @@
 //! | the wait is over | because | it says |
 //! | --- | --- | --- |
 //! | at a limit of the settings | connecting takes too long, or the pool is too small | which of them |
-//! | at the caller's deadline | the same, where it has lasted long enough to show that | which of them |
+//! | at the caller's deadline | the same, where it has lasted long enough to show that, or the server is known to be silent | which of them |
 //! | at the caller's deadline | the caller had little time | nothing about the server |
 //! | at the caller's deadline | the thread did not run for most of it | nothing about the server |
 
