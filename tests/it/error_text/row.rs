@@ -92,7 +92,9 @@ fn general(text: &str) -> String {
     // The schemes of TLS are listed where the feature `tls` is on.
     let text = text.replace("rediss://, ", "").replace("valkeys://, ", "");
     let text = addresses(&replies(&text));
-    measured(&measured(&measured(&text, " for "), "PORT after "), "gave up after ")
+    [" for ", "PORT after ", "gave up after ", " the "]
+        .iter()
+        .fold(text, |it, word| measured(&it, word))
 }
 
 fn addresses(text: &str) -> String {
