@@ -125,7 +125,7 @@ impl Shared {
 
     fn enter(&mut self, client: usize, access: Access, now: u64) -> Expected {
         let valid = self.is_valid(client, now);
-        if let Some(hold) = &mut self.holds[client] {
+        if let Some(hold) = &self.holds[client] {
             if valid != Some(true) {
                 return Expected::Lost;
             }
@@ -133,7 +133,14 @@ impl Shared {
             if hold.access < Access::Write && access > Access::Read {
                 return Expected::Refused;
             }
-            hold.guards.push(access);
+            // One that asks for a later end asks Redis for it (rule 62).
+            let (ttl, renewed) = LEASES[client];
+            let until = now + ttl - ttl / 100 - 2;
+            let is_longer = !renewed && until > hold.valid_until + ttl / 100 + 2;
+            if is_longer && self.extend(client, ttl, now) == Expected::Lost {
+                return Expected::Lost;
+            }
+            self.holds[client].iter_mut().for_each(|hold| hold.guards.push(access));
             return Expected::Granted;
         }
         let fits_beside = |other| match access {
