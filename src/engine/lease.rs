@@ -150,8 +150,8 @@ impl Failures {
         if failure.is_refusal() {
             self.refusals = self.refusals.saturating_add(1);
             self.refusal = Some(failure);
-        // One that had no time to be sent says nothing about the server: this process was held up, or the lease is short.
-        } else if !failure.is_own_time() {
+        // One whose time was over before it was sent says nothing about the server: this process was held up.
+        } else if !failure.is_held_up() {
             self.silences = self.silences.saturating_add(1);
             self.silence = Some(failure);
         }

@@ -9,7 +9,7 @@ use crate::wire::endpoint::OVER_TLS;
 use crate::wire::error_context::{
     NO_THREAD, PROVIDER, at_which, is_closed, is_lookup, is_tls_fault, server_of, subject, words,
 };
-use crate::wire::failure::{Failure, Lacking, NO_LOCK, NotSentReason, RefusalKind, is_max_clients};
+use crate::wire::failure::{Failure, NO_LOCK, NotSentReason, RefusalKind, is_max_clients};
 use crate::wire::server_version::is_too_old;
 
 impl From<Failure> for Error {
@@ -33,18 +33,12 @@ impl From<Failure> for Error {
             Failure::NotSent(NotSentReason::DeadlinePassed) => Error::timeout(
                 "this thread was held up until its deadline had passed, so no command was sent; try again",
             ),
-            Failure::NotSent(NotSentReason::NoTime(text)) => {
-                Error::timeout(format!("{text}; give it more time"))
+            Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted: true }) => {
+                Error::exhausted(format!("{text}; raise max_size or node_timeout"))
             }
-            Failure::NotSent(NotSentReason::NoMajority { text, lacking }) => match lacking {
-                Lacking::Servers => Error::unreachable(format!(
-                    "{text}; look whether those servers run and can be reached"
-                )),
-                Lacking::Connections => {
-                    Error::exhausted(format!("{text}; raise max_size or node_timeout"))
-                }
-                Lacking::Time => Error::timeout(format!("{text}; give it more time")),
-            },
+            Failure::NotSent(NotSentReason::NoMajority { text, .. }) => Error::unreachable(
+                format!("{text}; look whether those servers run and can be reached"),
+            ),
             Failure::NotSent(NotSentReason::Unroutable(text)) => {
                 Error::unreachable(format!("{text}; look at the cluster, or try again later"))
             }

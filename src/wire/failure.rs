@@ -30,36 +30,29 @@ pub(crate) enum NotSentReason {
     Connect(RedisError),
     /// The connection had been closed before, or a command that had to come first got no reply on it.
     Closed(RedisError),
-    /// All connections were in use, and there are as many as there may be, or the server is silent on them.
+    /// All connections were in use.
     Exhausted(Shortage),
     /// This process is a fork of the one that made the client.
     Forked,
-    /// The thread did not run until the caller's deadline had passed.
+    /// The caller's deadline had passed already.
     DeadlinePassed,
-    /// The caller had too little time for a connection.
-    NoTime(String),
     /// Too few of several servers replied; nothing was left on them.
-    NoMajority { text: String, lacking: Lacking },
+    NoMajority {
+        text: String,
+        /// Whether enough would have replied with a free connection to each of them.
+        is_exhausted: bool,
+    },
     /// No node of a cluster serves the slot at the moment; those that were asked did nothing.
     Unroutable(String),
     /// The server cannot do it, whatever the time.
     InvalidSetting { field: &'static str, wrong: String, expected: &'static str },
 }
 
-/// What would have brought enough replies of several servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lacking {
-    Servers,
-    /// A free connection to each of those that replied to others.
-    Connections,
-    Time,
-}
-
-/// A wait for a connection that others use.
+/// A wait for a connection of a full pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Shortage {
     pub(crate) waited: Duration,
-    /// How many connections the pool has.
+    /// How many connections the pool may have.
     pub(crate) size: u32,
     pub(crate) address: String,
     /// None of them received a reply in that time.
@@ -398,7 +391,6 @@ impl Failure {
                 reason,
                 NotSentReason::Exhausted(_)
                 | NotSentReason::DeadlinePassed
-                | NotSentReason::NoTime(_)
                 // Some of several servers may only have been too slow.
                 | NotSentReason::NoMajority { .. }
                 | NotSentReason::Unroutable(_)
@@ -410,11 +402,6 @@ impl Failure {
     /// Whether this process did not run until the deadline had passed, which says nothing about any server.
     pub(crate) fn is_held_up(&self) -> bool {
         matches!(self, Failure::NotSent(NotSentReason::DeadlinePassed))
-    }
-
-    /// Whether it was not sent for a reason that says nothing about any server: the time that it had.
-    pub(crate) fn is_own_time(&self) -> bool {
-        self.is_held_up() || matches!(self, Failure::NotSent(NotSentReason::NoTime(_)))
     }
 
     /// Whether a connection that needs a master leads to a replica.
@@ -487,9 +474,7 @@ impl fmt::Display for Failure {
                 "the deadline passed before a command was sent".to_owned()
             }
             Failure::NotSent(
-                NotSentReason::NoMajority { text, .. }
-                | NotSentReason::Unroutable(text)
-                | NotSentReason::NoTime(text),
+                NotSentReason::NoMajority { text, .. } | NotSentReason::Unroutable(text),
             ) => text.clone(),
             Failure::NotSent(NotSentReason::InvalidSetting { field, wrong, expected }) => {
                 format!("invalid {field}: {wrong}, expected {expected}")

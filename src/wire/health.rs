@@ -88,19 +88,13 @@ impl ConnectionHealth {
 
     /// Notes that a request has had no reply until now.
     pub(crate) fn note_silence(&self, sent: Moment, now: Moment) {
-        // What is noted is the time of sending and not the present: a connection with a reply since then is
+        // A `try_lock_for` of a few milliseconds proves nothing by its end. Half of a short
+        // time-out does: no request of that client ever waits longer than the whole. What is noted
+        // is the time of sending and not the present: a connection with a reply since then is
         // alive. `fetch_max`, because a request that was sent earlier may time out later.
-        if self.is_meaningful(now.since(sent)) {
+        if now.since(sent) >= MEANINGFUL.min(self.limit.span / 2) {
             self.unanswered.fetch_max(sent.as_nanos(), Ordering::SeqCst);
         }
-    }
-
-    /// Whether a wait of this length that was in vain says something about the server.
-    pub(crate) fn is_meaningful(&self, span: Duration) -> bool {
-        // A `try_lock_for` of a few milliseconds proves nothing by its end. Half of a short
-        // time-out does: no request of that client ever waits longer than the whole. A little less, because a wait for
-        // a connection has half of what is left of it.
-        span >= MEANINGFUL.min(self.limit.span / 2 - self.limit.span / 20)
     }
 
     /// Whether no reply has come on any connection since the last request was sent that had none in time.

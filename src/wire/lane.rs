@@ -21,12 +21,13 @@
 //! turn, when that connection is gone. Connections that were idle for as long are probably dead too
 //! (`health`): the worker uses one of those only while no new one can be opened.
 
+use std::time::Duration;
+
 use crate::base::time::Moment;
 use crate::wire::connection::{Reply, Session as _};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::{Borrowed, Pool};
 use crate::wire::script::Call;
-use crate::wire::wait::Wait;
 use crate::wire::worker_connection::WorkerConnection;
 
 /// The most connections that a request tries: one that the server has closed, another that was closed
@@ -79,11 +80,11 @@ impl LaneConnections<'_> {
         }
     }
 
-    /// Why there was no connection when this wait ended.
-    pub(crate) fn shortage(self, wait: &Wait, now: Moment) -> NotSentReason {
+    /// Why there was no connection during this wait.
+    pub(crate) fn shortage(self, waited: Duration) -> NotSentReason {
         match self {
-            LaneConnections::Callers(pool) => pool.shortage(wait, now),
-            LaneConnections::Worker { own, .. } => own.pool().shortage(wait, now),
+            LaneConnections::Callers(pool) => pool.shortage(waited),
+            LaneConnections::Worker { own, .. } => own.shortage(waited),
         }
     }
 
@@ -118,18 +119,20 @@ impl LaneConnections<'_> {
         }
 
         own.ask();
+        // As in `Pool::get`: nothing was waited for.
+        if deadline <= own.now() {
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
+        }
         let _turn = callers.worker_turn();
-        let mut wait = Wait::new(start, start.after(deadline.since(start) / 2));
-        let (mut seen, mut due) = (before, Moment::PAST);
+        let until = own.limit(start).min(start.after(deadline.since(start) / 2));
+        let mut seen = before;
         loop {
             let now = own.now();
-            wait.woke(due, now);
-            let left = own.pool().end(&wait).since(now);
+            let left = until.since(now);
             if left.is_zero() {
-                return Err(Failure::NotSent(self.shortage(&wait, now)));
+                return Err(Failure::NotSent(self.shortage(now.since(start))));
             }
-            let (lent, slept) = callers.wait_to_lend(seen, left);
-            due = now.after(slept);
+            let lent = callers.wait_to_lend(seen, left);
             // The worker's own first, because callers need theirs.
             if let Some(connection) = own.ready_or_request().or(lent) {
                 return Ok(connection);
@@ -148,8 +151,6 @@ impl LaneConnections<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use leasehold_support::{Action, Fault, Proxy, Server};
 
     use super::*;

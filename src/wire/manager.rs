@@ -202,12 +202,6 @@ impl Manager {
         self.common.silence(self.clock.now())
     }
 
-    /// Whether a wait for this server that lasted so long says something about it. A short one does after a request
-    /// that had no reply.
-    pub(crate) fn is_meaningful(&self, span: Duration) -> bool {
-        self.common.is_meaningful(span) || self.common.is_silent()
-    }
-
     /// How long a reply may take.
     pub(crate) fn reply_limit(&self) -> Limit {
         self.common.limit

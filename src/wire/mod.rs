@@ -12,7 +12,6 @@
 //! | `manager` | makes connections |
 //! | `connect_attempts` | how many attempts to connect succeeded, why the last one failed, and when the next may begin |
 //! | `retry` | pauses between attempts |
-//! | `wait` | a wait for a connection: until when it lasts, and what its end says |
 //! | `pool` | how long callers wait for a connection, and which ones may be used again; r2d2 is beneath (`adapter`) |
 //! | `batcher` | sends commands of many threads in one write |
 //! | `connection` | commands out, replies in, each with its deadline; whether the connection may be used again |
@@ -63,5 +62,4 @@ pub(crate) mod subscription;
 pub(crate) mod tls;
 mod token_args;
 pub(crate) mod transport;
-pub(crate) mod wait;
 mod worker_connection;

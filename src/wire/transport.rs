@@ -12,7 +12,6 @@ use crate::wire::manager::{Manager, Timeouts};
 use crate::wire::pool::{ConnectThread, Pool, PoolSettings};
 use crate::wire::script::{Call, probe};
 use crate::wire::server_clock::ServerClock;
-use crate::wire::wait::Wait;
 use crate::wire::worker_connection::WorkerConnection;
 
 pub(crate) use crate::wire::lane::Lane;
@@ -130,7 +129,7 @@ impl Transport {
         // No place of the batcher is taken. A `WAIT` of seconds in one of its few places would hold
         // up all the short commands behind it.
         Failure::retry_while(Failure::is_closed_before, || {
-            self.pool.with_connection(Wait::new(self.manager.now(), deadline), &mut exchange)
+            self.pool.with_connection(self.manager.now(), deadline, &mut exchange)
         })
     }
 

@@ -21,6 +21,7 @@ use crate::base::sync::{Arc, AtomicU64, Ordering};
 use crate::base::time::Moment;
 use crate::wire::connect_attempts::ConnectCounts;
 use crate::wire::connection::Session as _;
+use crate::wire::failure::NotSentReason;
 use crate::wire::manager::Manager;
 use crate::wire::pool::{Borrowed, ConnectThread, Pool, PoolSettings};
 
@@ -91,9 +92,14 @@ impl WorkerConnection {
         self.pools[0].ask();
     }
 
-    /// The pool that a wait for the connection is about.
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pools[0]
+    /// As [`Pool::limit`].
+    pub(super) fn limit(&self, start: Moment) -> Moment {
+        self.pools[0].limit(start)
+    }
+
+    /// As [`Pool::shortage`].
+    pub(super) fn shortage(&self, waited: Duration) -> NotSentReason {
+        self.pools[0].shortage(waited)
     }
 
     /// Borrows the connection. If there is a successor, closes the old one.

@@ -59,7 +59,7 @@ impl Error {
     /// The first happens only in calls that cannot return `Ok(None)`, as `try_lock_for` does. The
     /// second happens in any call, and asks for a longer lease or `max_hold`. A call about a lock
     /// also fails like this if its thread was kept from sending the command for as long as a call
-    /// may take, or if it had too little time for a connection; then nothing was done.
+    /// may take; then nothing was done.
     ///
     /// ```
     /// # use leasehold::{Lease, LockClient};

@@ -1,5 +1,3 @@
 //! The part of the lowest layer for the server in memory and for tests.
 
 pub(crate) mod manual_clock;
-#[cfg(test)]
-pub(crate) mod ticking_clock;

@@ -15,7 +15,6 @@ use crate::wire::batcher::{Batch, BatchSender, Batcher};
 use crate::wire::connection::Reply;
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
-use crate::wire::wait::Wait;
 
 pub(super) const SCENARIOS: Group = &[
     ("batches of a few threads", 0, share),
@@ -74,11 +73,11 @@ impl Stage {
 }
 
 impl BatchSender for Stage {
-    fn end(&self, wait: &Wait) -> Moment {
-        wait.deadline.min(wait.start.after(self.wait))
+    fn limit(&self, start: Moment) -> Moment {
+        start.after(self.wait)
     }
 
-    fn shortage(&self, _wait: &Wait, _now: Moment) -> NotSentReason {
+    fn shortage(&self, _waited: Duration) -> NotSentReason {
         NotSentReason::DeadlinePassed
     }
 

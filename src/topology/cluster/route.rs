@@ -21,7 +21,7 @@ use crate::topology::cluster::directory::{Directory, no_master, unroutable};
 use crate::topology::multi_node::node::Node;
 use crate::topology::multi_node::scatter::{self, NodeRequest};
 use crate::wire::connection::Reply;
-use crate::wire::failure::{Failure, NotSentReason, Shortage};
+use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::script::Call;
 use crate::wire::transport::{Lane, Transport};
 
@@ -286,7 +286,6 @@ const MOVING: &str = "its slot is being moved to another node of the cluster";
 fn is_doubtful(failure: &Failure) -> bool {
     match failure {
         Failure::NotSent(NotSentReason::Connect(_) | NotSentReason::Closed(_))
-        | Failure::NotSent(NotSentReason::Exhausted(Shortage { is_silent: true, .. }))
         | Failure::Unknown(_) => true,
         // A full pool, a passed deadline or a wrong setting says nothing about the node.
         Failure::NotSent(_) => false,

@@ -23,7 +23,6 @@ use crate::wire::lane::LaneConnections;
 use crate::wire::pool::Borrowed;
 use crate::wire::script::Call;
 use crate::wire::transport::Lane;
-use crate::wire::wait::Wait;
 
 /// A server may meet a dead connection, one more that died with it, and then a new one.
 const STEPS: u32 = 3;
@@ -95,10 +94,8 @@ fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &
     // The other half is for the exchange. Without it, a connection that arrives in the last moment
     // would carry requests to which no reply can come in time, and each would be an unknown
     // outcome.
-    let mut wait = Wait::new(start, start.after(deadline.since(start) / 2));
-    let (mut now, mut due) = (start, start);
+    let until = start.after(deadline.since(start) / 2);
     loop {
-        wait.woke(due, now);
         for call in calls.iter_mut().filter(|call| call.is_missing()) {
             call.poll();
         }
@@ -108,15 +105,13 @@ fn connect(calls: &mut [NodeCall<'_>], enough: usize, deadline: Moment, clock: &
         let found = calls.iter().filter(|call| call.server_run.is_some()).count();
         let worth = |call: &&mut NodeCall<'_>| !call.node.is_silent() || found < enough;
         let waits = calls.iter_mut().filter(|call| call.is_missing()).any(|call| worth(&call));
-        if !waits || now >= wait.deadline {
+        if !waits || clock.now() >= until {
             break;
         }
-        due = clock.now().after(POLL_INTERVAL);
         sync::sleep(POLL_INTERVAL);
-        now = clock.now();
     }
     for call in calls.iter_mut().filter(|call| call.is_missing()) {
-        call.give_up(&wait, now);
+        call.give_up(clock.now().since(start));
     }
 }
 
@@ -281,14 +276,13 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    fn give_up(&mut self, wait: &Wait, now: Moment) {
-        let failure = Failure::NotSent(self.connections.shortage(wait, now));
+    fn give_up(&mut self, waited: Duration) {
         // With connections in the pool, other threads are using them: the pool is too small, and
         // the server is not silent.
-        if self.connections.is_empty() && !failure.is_own_time() {
+        if self.connections.is_empty() {
             self.node.set_silent(true);
         }
-        self.not_sent = Some(failure);
+        self.not_sent = Some(Failure::NotSent(self.connections.shortage(waited)));
     }
 
     fn end(self) -> NodeReply {
@@ -317,7 +311,6 @@ mod tests {
     use super::*;
     use crate::base::sync::Arc;
     use crate::base::testing::manual_clock::ManualClock;
-    use crate::base::testing::ticking_clock::TickingClock;
     use crate::base::thread::Threads;
     use crate::base::time::BootClock;
     use crate::topology::multi_node::node::NodeSettings;
@@ -373,38 +366,6 @@ mod tests {
         assert!(replies[0].repeated);
         let count: u64 = redis::cmd("GET").arg("once").query(&mut server.connection()).unwrap();
         assert_eq!(count, 1, "what had its reply was sent again");
-    }
-
-    /// A server that takes its time to connect is not silent for others because a call had little time, or its thread
-    /// woke late.
-    #[test]
-    fn call_without_time_to_connect_blames_no_server() {
-        for wakes_late in [false, true] {
-            let server = Server::start().unwrap();
-            let proxy = Proxy::start(&server).unwrap();
-            let held = proxy.add(Fault::request("TIME", Action::Hold));
-            let standing = Arc::new(ManualClock::new(false));
-            // By less than a pause between two looks.
-            let ticking = TickingClock::new(POLL_INTERVAL / 4 * 3);
-            let clock: Arc<dyn Clock> =
-                if wakes_late { Arc::<ManualClock>::clone(&standing) } else { Arc::new(ticking) };
-            let info = endpoint::parse(&proxy.url()).unwrap();
-            let node = Node::new(info, &clock, &settings(None)).unwrap();
-            let calls = [Call::plain(&[b"PING"])];
-            let requests = [NodeRequest { node: &node, calls: &calls, once: false }];
-            let deadline = clock.now().after(Duration::from_millis(300));
-            let replies = std::thread::scope(|scope| {
-                let asks = scope.spawn(|| ask(&requests, Lane::Callers, 1, deadline, &*clock));
-                assert!(held.wait_fired(LONG));
-                standing.put_forward(deadline.after(LONG));
-                asks.join().unwrap()
-            });
-            let failure = replies[0].not_sent.as_ref().unwrap();
-            let verdict = (failure.is_own_time(), failure.is_held_up());
-            assert_eq!(verdict, (true, wakes_late), "{failure}");
-            assert!(!node.is_silent());
-            proxy.cut();
-        }
     }
 
     /// The reply to a command bounds how old the next run can be, as a connection does.

@@ -9,7 +9,7 @@ use crate::topology::multi_node::scatter::NodeReply;
 use crate::topology::quorum::servers::Quorum;
 use crate::topology::quorum::vote::Tally;
 use crate::wire::connection::{Reply, ServerRun};
-use crate::wire::failure::{Failure, Lacking, NotSentReason, Shortage};
+use crate::wire::failure::{Failure, NotSentReason, Shortage};
 
 /// The request whose replies are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Quorum {
     ) -> Failure {
         let mut said = Vec::new();
         let mut lasting = Vec::new();
-        let (mut exhausted, mut short, mut failed, mut unreached) = (0, 0, 0, 0);
+        let (mut exhausted, mut failed, mut unreached) = (0, 0, 0);
         for (node, node_reply) in self.nodes.iter().zip(node_replies) {
             let outcome =
                 node_reply.as_ref().and_then(|node_reply| node_reply.outcomes.get(number));
@@ -210,7 +210,6 @@ impl Quorum {
                     failure,
                     Failure::NotSent(NotSentReason::Exhausted(Shortage { is_silent: false, .. }))
                 ));
-                short += usize::from(failure.is_own_time());
                 failed += 1;
                 unreached += usize::from(matches!(
                     failure,
@@ -268,12 +267,6 @@ impl Quorum {
         // are in use.
         let reached = self.nodes.len() - failed;
         let is_exhausted = exhausted > 0 && reached + exhausted >= self.rules.need;
-        let is_short = short > 0 && reached + exhausted + short >= self.rules.need;
-        let lacking = match (is_exhausted, is_short) {
-            (true, _) => Lacking::Connections,
-            (_, true) => Lacking::Time,
-            _ => Lacking::Servers,
-        };
-        Failure::NotSent(NotSentReason::NoMajority { text, lacking })
+        Failure::NotSent(NotSentReason::NoMajority { text, is_exhausted })
     }
 }

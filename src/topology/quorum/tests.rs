@@ -225,22 +225,6 @@ fn exhausted_pools_make_the_quorum_pool_exhausted() {
     assert!(error.is_unreachable() && !error.is_pool_exhausted(), "{error:?}");
 }
 
-/// Also where only some of the servers could be asked in time. Where enough are down, more time would not help.
-#[test]
-fn request_without_time_blames_no_server() {
-    use crate::base::error::Error;
-    let error_of = |said| Error::from(judged(TallyKind::Renew, said, false).unwrap_err());
-    let late = || Err(Failure::NotSent(NotSentReason::DeadlinePassed));
-    let short = || Err(Failure::NotSent(NotSentReason::NoTime("too little time".to_owned())));
-    for said in [[late(), late(), late()], [unreached(), short(), late()]] {
-        let error = error_of(said);
-        assert!(error.is_timeout() && !error.is_unreachable(), "{error:?}");
-        assert!(error.to_string().ends_with("give it more time"), "{error}");
-    }
-    let error = error_of([unreached(), unreached(), short()]);
-    assert!(error.is_unreachable() && !error.is_timeout(), "{error:?}");
-}
-
 #[test]
 fn request_that_no_server_ran_is_not_sent() {
     for ask in [TallyKind::Renew, TallyKind::Release] {

@@ -1,21 +1,21 @@
 //! The commands that one leader sends, and their outcomes.
 
 use std::io;
+use std::time::Duration;
 
 use crate::base::sync::Arc;
 use crate::base::time::Moment;
 use crate::wire::batcher::pending::{BatchEntry, CallOutcome, Entries, PendingBatch, Sleepers};
 use crate::wire::batcher::queue::Batcher;
 use crate::wire::failure::{Failure, NotSentReason};
-use crate::wire::wait::Wait;
 
 /// Sends batches and receives their replies: the pool, except in tests.
 pub(crate) trait BatchSender {
-    /// Until when this wait for a connection lasts, as things stand.
-    fn end(&self, wait: &Wait) -> Moment;
+    /// How long a caller that came at `start` waits for a connection, as things stand.
+    fn limit(&self, start: Moment) -> Moment;
 
-    /// Why there was no connection when this wait ended.
-    fn shortage(&self, wait: &Wait, now: Moment) -> NotSentReason;
+    /// Why there was no connection for a caller that waited for this long.
+    fn shortage(&self, waited: Duration) -> NotSentReason;
 
     /// Sends a batch and receives the replies. A failure becomes the outcome of all entries without
     /// one.
@@ -25,18 +25,23 @@ pub(crate) trait BatchSender {
 /// How long a caller has, and how its command is sent.
 #[derive(Clone, Copy)]
 pub(super) struct CallerTime<'a> {
-    pub(super) wait: Wait,
+    pub(super) start: Moment,
+    pub(super) deadline: Moment,
     pub(super) sender: &'a dyn BatchSender,
 }
 
 impl CallerTime<'_> {
     /// How long it waits for a connection, as things stand.
     pub(super) fn limit(&self) -> Moment {
-        self.sender.end(&self.wait)
+        self.deadline.min(self.sender.limit(self.start))
     }
 
     pub(super) fn shortage(&self, now: Moment) -> Failure {
-        Failure::NotSent(self.sender.shortage(&self.wait, now))
+        // One that came after its deadline has waited for nothing.
+        Failure::NotSent(match self.deadline <= self.start {
+            true => NotSentReason::DeadlinePassed,
+            false => self.sender.shortage(now.since(self.start)),
+        })
     }
 }
 
@@ -76,7 +81,7 @@ impl<'a> Batch<'a> {
             command,
             packed: Vec::new(),
             span,
-            deadline: span.wait.deadline,
+            deadline: span.deadline,
             sealed: false,
             callers: 1,
             others: Vec::new(),
@@ -93,9 +98,9 @@ impl<'a> Batch<'a> {
         self.own.take().unwrap_or_else(|| Err(self.failure()))
     }
 
-    /// The leader's wait for a connection.
-    pub(super) fn wait(&self) -> Wait {
-        self.span.wait
+    /// Since when the leader waits for a connection, and its deadline.
+    pub(super) fn span(&self) -> (Moment, Moment) {
+        (self.span.start, self.span.deadline)
     }
 
     /// Adds the waiting entries, now that there is a connection. Returns the bytes to send, the

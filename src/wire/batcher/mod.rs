@@ -42,7 +42,6 @@ use crate::base::time::Moment;
 use crate::wire::connection::is_no_script;
 use crate::wire::failure::Failure;
 use crate::wire::script::Call;
-use crate::wire::wait::Wait;
 
 impl Batcher {
     /// Sends one command and waits for its reply.
@@ -52,7 +51,7 @@ impl Batcher {
         deadline: Moment,
         sender: &dyn BatchSender,
     ) -> CallOutcome {
-        let span = CallerTime { wait: Wait::new(self.clock.now(), deadline), sender };
+        let span = CallerTime { start: self.clock.now(), deadline, sender };
         // Repeated as a command of its own, behind those that wait. Its leader could not do it: to
         // send more after the batch would hold up everybody in that.
         match self.call_once(call.packed(), span) {
@@ -79,12 +78,12 @@ impl Batcher {
         // that the batch cannot leave between being found and being entered.
         if let Some(pending) = queue.batches.back().cloned() {
             let mut entries = pending.entries.lock();
-            if let Some(number) = entries.enter(command, span.wait.deadline) {
+            if let Some(number) = entries.enter(command, span.deadline) {
                 // The leader that was woken is a sleeping thread, and this one runs. It leads if
                 // the place is still free, and if nobody in the batch has more time than it has.
-                let leads = queue.batches.len() == 1 && span.wait.deadline >= entries.deadline;
+                let leads = queue.batches.len() == 1 && span.deadline >= entries.deadline;
                 if leads && queue.taken < self.usual_places(&queue) {
-                    (entries.leader, entries.deadline) = (number, span.wait.deadline);
+                    (entries.leader, entries.deadline) = (number, span.deadline);
                     self.start(&mut queue, &pending);
                     drop((entries, queue));
                     return Batch::new(self, command, span, Some((&pending, number))).run();
@@ -95,7 +94,7 @@ impl Batcher {
         }
 
         let turn = self.clock.now().after(self.turn);
-        let pending = PendingBatch::new(command, span.wait.deadline, turn);
+        let pending = PendingBatch::new(command, span.deadline, turn);
         queue.batches.push_back(Arc::clone(&pending));
         drop(queue);
         self.wait(&pending, (0, command), span)
@@ -106,10 +105,9 @@ impl Batcher {
         &self,
         pending: &Arc<PendingBatch>,
         (number, command): (usize, &[u8]),
-        mut span: CallerTime<'_>,
+        span: CallerTime<'_>,
     ) -> CallOutcome {
         let mut now = self.clock.now();
-        span.wait.woke(Moment::PAST, now);
         let mut limit = span.limit();
         let mut entries = pending.entries.lock();
         // When the leader looks for a place although nobody woke it: at its turn. From then on it
@@ -161,11 +159,11 @@ impl Batcher {
                 BatchEntry::Waiting { .. } => limit,
                 // At its own deadline, although the leader may wait longer for others in the batch.
                 // The reply may still come, and is dropped then.
-                entry @ BatchEntry::Sent if now >= span.wait.deadline => {
+                entry @ BatchEntry::Sent if now >= span.deadline => {
                     *entry = BatchEntry::Abandoned;
                     return Err(Failure::silent());
                 }
-                BatchEntry::Sent => span.wait.deadline,
+                BatchEntry::Sent => span.deadline,
                 entry @ (BatchEntry::Done(_) | BatchEntry::Abandoned) => {
                     return match std::mem::replace(entry, BatchEntry::Abandoned) {
                         BatchEntry::Done(outcome) => outcome,
@@ -176,7 +174,6 @@ impl Batcher {
 
             entries = pending.wait(entries, leads, until.since(now));
             now = self.clock.now();
-            span.wait.woke(until, now);
         }
     }
 

@@ -1,25 +1,27 @@
 //! Sends batches over the pool.
 
+use std::time::Duration;
+
 use crate::base::time::Moment;
 use crate::wire::batcher::{Batch, BatchSender};
 use crate::wire::failure::{Failure, NotSentReason};
 use crate::wire::pool::Pool;
-use crate::wire::wait::Wait;
 
 impl BatchSender for Pool {
-    fn end(&self, wait: &Wait) -> Moment {
-        Pool::end(self, wait)
+    fn limit(&self, start: Moment) -> Moment {
+        Pool::limit(self, start)
     }
 
-    fn shortage(&self, wait: &Wait, now: Moment) -> NotSentReason {
-        Pool::shortage(self, wait, now)
+    fn shortage(&self, waited: Duration) -> NotSentReason {
+        Pool::shortage(self, waited)
     }
 
     fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
-        // Since the leader's arrival: its wait for a place counts towards `max_wait`, too.
-        let wait = batch.wait();
+        // `start` is the leader's arrival, not now: its wait for a place counts towards `max_wait`,
+        // too.
+        let (start, deadline) = batch.span();
         let mut send = || {
-            self.with_connection(wait, |connection| {
+            self.with_connection(start, deadline, |connection| {
                 // Sealed with the connection in hand: the command of a caller that has given up
                 // during the wait for it must not be sent.
                 let (packed, count, deadline) = batch.seal();

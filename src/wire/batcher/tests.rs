@@ -120,17 +120,10 @@ impl Stage {
         self.clock.put_forward(self.clock.now().after(span));
     }
 
-    /// Each of them sleeps, so that it has read the clock.
     fn await_waiting(&self, wanted: &[usize]) {
-        while self.waiting() != wanted || self.asleep() < wanted.iter().sum() {
+        while self.waiting() != wanted {
             sleep(MILLI / 10);
         }
-    }
-
-    fn asleep(&self) -> usize {
-        let queue = self.batcher.queue.lock();
-        let asleep = |it: &Arc<PendingBatch>| it.entries.lock().sleepers;
-        queue.batches.iter().map(asleep).map(|it| it.leaders + it.followers).sum()
     }
 
     fn await_seen(&self, batches: usize) {
@@ -174,15 +167,12 @@ where
     L: Fn(Moment) -> Moment,
     C: Fn(&mut Batch<'_>) -> Result<(), Failure>,
 {
-    fn end(&self, wait: &Wait) -> Moment {
-        wait.deadline.min(self.0(wait.counts_from()))
+    fn limit(&self, start: Moment) -> Moment {
+        self.0(start)
     }
 
-    fn shortage(&self, wait: &Wait, now: Moment) -> NotSentReason {
-        match wait.is_held_up(now) {
-            true => NotSentReason::DeadlinePassed,
-            false => exhausted(wait.span(now)),
-        }
+    fn shortage(&self, waited: Duration) -> NotSentReason {
+        exhausted(waited)
     }
 
     fn send(&self, batch: &mut Batch<'_>) -> Result<(), Failure> {
@@ -270,15 +260,15 @@ fn call_past_its_deadline_is_withdrawn_and_never_sent() {
     let (stage, gate) = stage();
     scope(|scope| {
         let handles = stage.with_waiting(scope, 1);
-        // The first came after its deadline, the others are followers, and one of these wakes late.
-        for (span, passes) in [(Duration::ZERO, SHORT), (SHORT, SHORT), (SHORT, SHORT * 3)] {
+        // The first came after its deadline, the second is a follower, the third must be a leader.
+        for span in [Duration::ZERO, SHORT] {
             let handle = stage.spawn(scope, "late", span);
             if !span.is_zero() {
                 stage.await_waiting(&[2]);
-                stage.pass(passes);
+                stage.pass(span);
             }
             let failure = handle.join().unwrap().unwrap_err();
-            assert_eq!(failure.is_held_up(), span != passes, "{failure}");
+            assert_eq!(failure.is_held_up(), span.is_zero(), "{failure}");
             assert!(matches!(failure, Failure::NotSent(_)), "{failure}");
         }
         let handle = stage.spawn(scope, "late", LONG * 2);
@@ -396,7 +386,7 @@ fn followers_go_on_when_the_leaders_time_ends() {
     }
     stage.batcher.queue.lock().taken = 1;
     let sender = Fake(|start| start, |_: &mut Batch<'_>| Err(Failure::NotSent(exhausted(MILLI))));
-    let span = CallerTime { wait: Wait::new(Moment::PAST, end), sender: &sender };
+    let span = CallerTime { start: Moment::PAST, deadline: end, sender: &sender };
     Batch::new(&stage.batcher, &[], span, Some((&pending, 0))).run().unwrap_err();
     let queue = stage.batcher.queue.lock();
     assert_eq!((queue.taken, queue.batches.len()), (0, 1));
@@ -590,7 +580,7 @@ fn every_call_gets_its_own_reply_in_time() {
                                 return Err(unreachable());
                             }
                             if fate == 1 {
-                                let Wait { start, deadline, .. } = batch.wait();
+                                let (start, deadline) = batch.span();
                                 sleep(deadline.min(start.after(MILLI * 20)).since(BootClock.now()));
                                 return Err(Failure::NotSent(exhausted(MILLI)));
                             }

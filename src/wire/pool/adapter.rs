@@ -145,26 +145,16 @@ impl RawPool {
 
     /// Whether there is no connection at all.
     pub(super) fn is_empty(&self) -> bool {
-        self.size() == 0
+        self.inner.state().connections == 0
     }
 
     /// Whether there are as many connections as there may be.
     pub(super) fn is_full(&self) -> bool {
-        self.size() >= self.max_size()
+        self.inner.state().connections >= self.max_size()
     }
 
-    /// How many connections there are.
-    pub(super) fn size(&self) -> u32 {
-        self.inner.state().connections
-    }
-
-    fn max_size(&self) -> u32 {
+    pub(super) fn max_size(&self) -> u32 {
         self.inner.max_size()
-    }
-
-    /// Whether connections are tested before callers get them.
-    pub(super) fn tests(&self) -> bool {
-        self.inner.test_on_check_out()
     }
 
     /// How many connections are idle.
@@ -184,42 +174,33 @@ impl RawPool {
     }
 
     /// Waits for a short while: for a used connection if no more may be made, otherwise for the end
-    /// of an attempt that is not among those `seen`. Returns for how long it was to sleep, too.
-    pub(super) fn wait(&self, seen: ConnectCounts, most: Duration) -> (Option<Borrowed>, Duration) {
-        let span = most.min(POLL_INTERVAL);
+    /// of an attempt that is not among those `seen`.
+    pub(super) fn wait(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
         if self.is_full() {
-            return (self.inner.get_timeout(span).ok(), span);
+            return self.inner.get_timeout(most.min(POLL_INTERVAL)).ok();
         }
         // Not a wait in r2d2: that returns nothing when an attempt fails, and a caller of a dead
         // server would wait its whole time. The price is the polling: a connection that another
         // caller returns wakes only those that wait in r2d2.
-        let found = self.request_connection();
-        if found.is_some() {
-            return (found, Duration::ZERO);
-        }
-        let connections = self.size();
-        let soon = connections > 0 || self.is_connection_pending(connections);
-        let span = if soon { most.min(SHORT_POLL_INTERVAL) } else { span };
-        self.attempts().wait(seen, span);
-        (self.inner.try_get(), span)
+        self.request_connection().or_else(|| {
+            let connections = self.inner.state().connections;
+            let soon = connections > 0 || self.is_connection_pending(connections);
+            self.attempts()
+                .wait(seen, most.min(if soon { SHORT_POLL_INTERVAL } else { POLL_INTERVAL }));
+            self.inner.try_get()
+        })
     }
 
     /// Waits for a short while for a connection that another thread returns, or for the end of an
-    /// attempt that is not among those `seen`. Orders none. Returns for how long it was to sleep, too.
-    pub(super) fn wait_returned(
-        &self,
-        seen: ConnectCounts,
-        most: Duration,
-    ) -> (Option<Borrowed>, Duration) {
+    /// attempt that is not among those `seen`. Orders none.
+    pub(super) fn wait_returned(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
         // The wait is in r2d2, where callers wait too: a thread that polls a busy pool would always come too late.
         // It is only for a full pool, because r2d2 orders a connection for a caller that waits.
         if self.is_full() {
-            let span = most.min(LENT_WAIT);
-            return (self.inner.get_timeout(span).ok(), span);
+            return self.inner.get_timeout(most.min(LENT_WAIT)).ok();
         }
-        let span = most.min(SHORT_POLL_INTERVAL);
-        self.attempts().wait(seen, span);
-        (self.inner.try_get(), span)
+        self.attempts().wait(seen, most.min(SHORT_POLL_INTERVAL));
+        self.inner.try_get()
     }
 
     /// Orders one more connection, if there may be one, without waiting for it. Returns an idle one
@@ -251,7 +232,7 @@ impl RawPool {
         // r2d2's count first. A connection that gets into the pool between the two readings then
         // looks as if it were still pending, and the caller looks again. In the other order it
         // could be in neither number, and an order would be noted that r2d2 drops.
-        let connections = self.size();
+        let connections = self.inner.state().connections;
         let (attempts, now) = (self.attempts().counts(), self.manager.now());
         let is_full = connections >= self.max_size();
         if attempts.is_failing || is_full || self.is_connection_pending(connections) {

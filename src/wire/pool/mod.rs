@@ -3,8 +3,6 @@
 
 mod adapter;
 mod setting;
-#[cfg(test)]
-mod tests;
 
 use std::time::Duration;
 
@@ -12,14 +10,12 @@ pub(crate) use self::adapter::{Borrowed, ConnectThread, connector};
 use self::adapter::{RawPool, untested};
 pub(crate) use self::setting::{PoolSettings, check_timeout};
 use crate::base::sync::{Arc, AtomicBool, Ordering};
-use crate::base::text::Span;
 use crate::base::time::Moment;
 use crate::wire::connect_attempts::ConnectCounts;
 use crate::wire::connection::{Connection, Session as _};
 use crate::wire::error_context::connecting;
 use crate::wire::failure::{Failure, NotSentReason, Shortage};
 use crate::wire::manager::Manager;
-use crate::wire::wait::Wait;
 
 /// How long a caller waits before it looks again whether the worker still waits for a connection.
 const WORKER_FIRST: Duration = Duration::from_millis(1);
@@ -106,14 +102,10 @@ impl Pool {
     }
 
     /// The same, but waits a moment until a caller returns a connection, or until an attempt to connect
-    /// ends that is not among those `seen`. Returns for how long it was to sleep, too.
-    pub(crate) fn wait_to_lend(
-        &self,
-        seen: ConnectCounts,
-        most: Duration,
-    ) -> (Option<Borrowed>, Duration) {
-        let (found, slept) = untested(|| self.raw.wait_returned(seen, most));
-        (found.and_then(|mut it| self.may_lend(&mut it).then_some(it)), slept)
+    /// ends that is not among those `seen`.
+    pub(crate) fn wait_to_lend(&self, seen: ConnectCounts, most: Duration) -> Option<Borrowed> {
+        let mut connection = untested(|| self.raw.wait_returned(seen, most))?;
+        self.may_lend(&mut connection).then_some(connection)
     }
 
     fn may_lend(&self, connection: &mut Connection) -> bool {
@@ -150,7 +142,7 @@ impl Pool {
 
     /// How long a caller that came at `start` waits for a connection, as things stand: for a new
     /// one, as long as connecting may take; for one that others use, as long as `max_wait`.
-    fn limit(&self, start: Moment) -> Moment {
+    pub(crate) fn limit(&self, start: Moment) -> Moment {
         let attempts = self.manager.attempts().counts();
         // If connecting fails while some connections work, the caller can only wait for one of
         // those. The time during which connections were made does not count, so that `max_wait`
@@ -165,50 +157,45 @@ impl Pool {
     /// Borrows a connection. Waits until `deadline`, and no longer than until
     /// [`limit`](Self::limit).
     pub(crate) fn get(&self, deadline: Moment) -> Result<Borrowed, Failure> {
-        self.get_in(Wait::new(self.manager.now(), deadline))
+        self.get_since(self.manager.now(), deadline)
     }
 
-    /// The same for a caller that may have waited before.
-    fn get_in(&self, wait: Wait) -> Result<Borrowed, Failure> {
+    /// The same for a caller that has waited since `start`.
+    fn get_since(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         // Not `is_usable`: r2d2 takes no poisoned connection back, and this is the fast path of all
         // calls.
         if !self.is_left_to_worker()
             && let Some(mut connection) = self.raw.try_get()
             && !connection.is_outdated()
-            && !connection.has_died(wait.start)
+            && !connection.has_died(start)
         {
             return Ok(connection);
         }
-        self.get_slowly(wait)
+        self.get_slowly(start, deadline)
     }
 
     #[cold]
-    fn get_slowly(&self, mut wait: Wait) -> Result<Borrowed, Failure> {
+    fn get_slowly(&self, start: Moment, deadline: Moment) -> Result<Borrowed, Failure> {
         let attempts = self.manager.attempts();
         // Before `ask`, or a failure of the attempt that it causes could go unnoticed.
         let before = attempts.counts();
         self.ask();
         let mut seen = before;
-        let mut due = Moment::PAST;
+        // Such a caller has waited for nothing, so it knows nothing about the server.
+        if deadline <= self.manager.now() {
+            return Err(Failure::NotSent(NotSentReason::DeadlinePassed));
+        }
         loop {
             let now = self.manager.now();
-            // The test of a connection that is borrowed takes as long as a reply may take.
-            wait.woke(if self.raw.tests() { now } else { due }, now);
             // Computed anew at each step, because the caller may begin to wait for something else:
             // the pool may be full now, or connecting may have failed.
-            let left = self.end(&wait).since(now);
+            let left = deadline.min(self.limit(start)).since(now);
             if left.is_zero() {
-                return Err(Failure::NotSent(self.shortage(&wait, now)));
+                return Err(Failure::NotSent(self.shortage(self.manager.now().since(start))));
             }
-            let (found, slept) = if self.is_left_to_worker() {
-                let most = left.min(WORKER_FIRST);
-                attempts.wait(seen, most);
-                (None, most)
-            } else {
-                self.raw.wait(seen, left)
-            };
-            due = now.after(slept);
-            if let Some(mut connection) = found
+            if self.is_left_to_worker() {
+                attempts.wait(seen, left.min(WORKER_FIRST));
+            } else if let Some(mut connection) = self.raw.wait(seen, left)
                 && !self.is_left_to_worker()
                 && connection.is_usable()
                 && !connection.has_died(now)
@@ -228,55 +215,32 @@ impl Pool {
         }
     }
 
-    /// Until when this wait lasts, as things stand.
-    pub(crate) fn end(&self, wait: &Wait) -> Moment {
-        wait.deadline.min(self.limit(wait.counts_from()))
+    /// Why there was no connection during this wait.
+    pub(crate) fn shortage(&self, waited: Duration) -> NotSentReason {
+        if !self.raw.is_full() {
+            // An attempt has failed, or takes longer than this caller can wait.
+            let connecting = || connecting(&self.manager.awaited(), waited);
+            let trouble = self.manager.attempts().last_error();
+            return NotSentReason::Connect(trouble.unwrap_or_else(connecting));
+        }
+        NotSentReason::Exhausted(Shortage {
+            waited,
+            size: self.raw.max_size(),
+            address: self.manager.address(),
+            // If the server is silent all connections are in use, and a larger pool would not help.
+            // Half of the wait, because replies during its beginning say nothing about the rest.
+            is_silent: self.manager.silence() > waited / 2,
+        })
     }
 
-    /// Why there was no connection when this wait ended.
-    pub(crate) fn shortage(&self, wait: &Wait, now: Moment) -> NotSentReason {
-        if wait.is_held_up(now) {
-            return NotSentReason::DeadlinePassed;
-        }
-        let (size, is_full) = (self.raw.size(), self.raw.is_full());
-        // What keeps others from connecting is known, however little time this caller had.
-        if !is_full && let Some(error) = self.manager.attempts().last_error() {
-            return NotSentReason::Connect(error);
-        }
-        let waited = wait.span(now);
-        let is_limit = self.limit(wait.counts_from()) <= now;
-        let tells = |span| is_limit || self.manager.is_meaningful(span);
-        // If the server is silent all connections are in use, and a larger pool would not help.
-        // Half of the wait, because replies during its beginning say nothing about the rest.
-        let silence = wait.silence(self.manager.silence(), now);
-        let is_silent = silence > waited / 2 && tells(silence);
-        let address = || self.manager.address();
-        if is_full && tells(waited) || size > 0 && is_silent {
-            NotSentReason::Exhausted(Shortage { waited, size, address: address(), is_silent })
-        } else if is_limit || is_silent {
-            NotSentReason::Connect(connecting(&self.manager.awaited(), waited))
-        } else {
-            let span = Span(wait.deadline.since(wait.start));
-            NotSentReason::NoTime(match size {
-                0 => format!(
-                    "connecting to {} took longer than the {span} that this call had for it",
-                    address()
-                ),
-                _ => format!(
-                    "no connection to {} was free in the {span} that this call had for it",
-                    address()
-                ),
-            })
-        }
-    }
-
-    /// Runs one exchange on a borrowed connection.
+    /// Runs one exchange on a borrowed connection. The caller has waited for it since `start`.
     pub(crate) fn with_connection<T>(
         &self,
-        wait: Wait,
+        start: Moment,
+        deadline: Moment,
         exchange: impl FnOnce(&mut Connection) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut connection = self.get_in(wait)?;
+        let mut connection = self.get_since(start, deadline)?;
         let outcome = exchange(&mut connection);
         // r2d2 has no upper bound for idle connections. It closes what is poisoned, which is not
         // put back.

@@ -92,9 +92,7 @@ fn general(text: &str) -> String {
     // The schemes of TLS are listed where the feature `tls` is on.
     let text = text.replace("rediss://, ", "").replace("valkeys://, ", "");
     let text = addresses(&replies(&text));
-    [" for ", "PORT after ", "gave up after ", " the "]
-        .iter()
-        .fold(text, |it, word| measured(&it, word))
+    measured(&measured(&measured(&text, " for "), "PORT after "), "gave up after ")
 }
 
 fn addresses(text: &str) -> String {
